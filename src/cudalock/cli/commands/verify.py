@@ -1,0 +1,119 @@
+"""``cudalock verify``: the GPU compile test of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudalock.cli.command import command as make_command
+from cudalock.cli.options import option
+from cudalock.cli.session import Session
+from cudalock.errors import UsageError
+
+if TYPE_CHECKING:
+    from cudalock.lock import Lock
+    from cudalock.verify import Rung, VerifyReport
+    from cudalock.versions import ComputeCapability
+
+__all__ = ["command", "draw_report", "report_json", "rung_printer"]
+
+
+@make_command("verify")
+@option("--venv", default=".venv", show_default=True, metavar="DIR", help="The environment, or an interpreter.")
+@option("--lock", metavar="FILE", help="The lock to compare with; default: pylock.toml if it is there.")
+@option("--arch", repeatable=True, metavar="X.Y", help="Only compile, for this GPU; needs no GPU and no torch.")
+@option("--without-triton", is_flag=True, help="Skip the rungs that need Triton.")
+@option("--time-limit", type=float, metavar="SECONDS", help="For each rung.")
+def command(
+    session: Session, venv: str, lock: str | None, arch: tuple[str, ...], without_triton: bool, time_limit: float | None
+) -> int:
+    """Compiles and runs kernels in the environment, on every GPU, and compares the results.
+
+    Without a GPU the answer is no, and says what could not be done. With --arch the kernel is only compiled for GPUs
+    that need not be there, with the environment's own assembler.
+    """
+    from cudalock.verify import TIME_LIMIT_S, verify
+
+    document = _lock(lock)
+    report = verify(
+        Path(venv),
+        lock=document,
+        archs=parse_archs(arch),
+        without_triton=without_triton,
+        time_limit_s=time_limit or TIME_LIMIT_S,
+        reporter=session.reporter,
+        on_rung=None if session.as_json else rung_printer(),
+    )
+    if not session.answer(report_json(report)):
+        draw_report(report)
+    return 0 if report.passed else 1
+
+
+def parse_archs(texts: tuple[str, ...]) -> tuple[ComputeCapability, ...]:
+    """The capabilities of ``--arch``; UsageError ``arch-invalid`` names the one that is none."""
+    from cudalock.versions import ComputeCapability
+
+    try:
+        return tuple(ComputeCapability.parse(text) for text in texts)
+    except ValueError as error:
+        raise UsageError("arch-invalid", str(error), hint="write e.g. --arch 9.0 or --arch sm_120") from error
+
+
+def _lock(path: str | None) -> Lock | None:
+    from cudalock.lock import read_lock
+
+    if path is None and not Path("pylock.toml").exists():
+        return None
+    return read_lock(Path(path or "pylock.toml"))
+
+
+def rung_printer() -> Callable[[Rung], None]:
+    """Prints each rung as soon as it has ended."""
+    from rich.text import Text
+
+    from cudalock.cli.output import clean, console_for
+
+    console = console_for(stderr=False)
+    styles = {"passed": "green", "skipped": "dim", "failed": "bold red", "timeout": "bold red", "crashed": "bold red"}
+
+    def show(rung: Rung) -> None:
+        line = Text(f"{rung.outcome:8}", style=styles[rung.outcome])
+        line.append(f"{rung.seconds:6.1f} s  {rung.name}", style="not bold default")
+        if rung.detail:
+            line.append(f"  {clean(rung.detail)}", style="dim" if rung.outcome == "passed" else "not bold default")
+        console.print(line)
+
+    return show
+
+
+def draw_report(report: VerifyReport) -> None:
+    """What the rungs add up to."""
+    from cudalock.cli.output import console_for
+    from cudalock.cli.render import print_findings
+
+    console = console_for(stderr=False)
+    print_findings(console, report.findings)
+    if report.proven and report.passed:
+        console.print("proven: kernels ran on every visible GPU", style="bold green")
+    elif report.passed:
+        console.print("passed; nothing ran on a GPU, so the GPU is not proven")
+
+
+def report_json(report: VerifyReport) -> dict[str, object]:
+    """The report for ``--json``."""
+    return {
+        "passed": report.passed,
+        "proven": report.proven,
+        "rungs": [
+            {
+                "name": rung.name,
+                "outcome": rung.outcome,
+                "seconds": round(rung.seconds, 2),
+                "detail": rung.detail,
+                "data": dict(rung.data),
+            }
+            for rung in report.rungs
+        ],
+        "findings": [finding.to_json() for finding in report.findings],
+    }

@@ -1,0 +1,154 @@
+"""The command group, and the one place where errors end."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from cudalock import __version__
+from cudalock.cli.output import clean, emit_json
+from cudalock.errors import CudalockError, InternalError, UsageError
+
+__all__ = ["cli", "run"]
+
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "detect": ("cudalock.cli.commands.detect", "driver, GPUs, platform and Python of this machine"),
+    "resolve": (
+        "cudalock.cli.commands.resolve",
+        "requirements -> one consistent triple and its closure -> pylock.toml",
+    ),
+    "install": ("cudalock.cli.commands.install", "the lock -> a fresh virtual environment, then the GPU compile test"),
+    "verify": ("cudalock.cli.commands.verify", "compile and run kernels in an environment, on every GPU"),
+    "check": ("cudalock.cli.commands.check", "does the lock fit this machine, and the environment the lock? offline"),
+    "fetch": ("cudalock.cli.commands.fetch", "the lock's files into a folder, for machines without network"),
+    "matrix": ("cudalock.cli.commands.matrix", "torch releases x CUDA builds for a target: admitted, or why not"),
+    "inspect": ("cudalock.cli.commands.inspect", "what a requirement, wheel, URL or environment really contains"),
+}
+
+_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when that command runs: ``--help`` needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], list(_COMMANDS), n=2)
+            raise UsageError(
+                "unknown-command",
+                f"there is no command {args[0]!r}",
+                hint=f"did you mean {' or '.join(near)}?" if near else f"commands: {', '.join(_COMMANDS)}",
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=False)
+@click.version_option(__version__, "-V", "--version", prog_name="cudalock", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Puts PyTorch on machines with NVIDIA GPUs so that it works the first time and every time after.
+
+    detect -> resolve -> install -> verify, then check. Every command answers for programs with --json.
+    Exit status: 0 done, 1 the answer is no, 2 usage, 3 index or network, 4 an external tool failed.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns the exit status; every error ends here, as text or as JSON."""
+    as_json = "--json" in arguments or os.environ.get("CUDALOCK_JSON", "") not in {"", "0", "false"}
+    try:
+        status = cli.main(args=list(arguments), prog_name="cudalock", standalone_mode=False)
+    except CudalockError as error:
+        return _report(error, as_json=as_json)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
+        return UsageError.exit_status
+    except click.ClickException as error:
+        return _report(_usage_error(error), as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("\ninterrupted\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone: nobody is left to tell, and the interpreter must not try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is reported, not thrown at the user
+        return _report(_internal_error(error), as_json=as_json)
+    return status if isinstance(status, int) else 0
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    hint = None
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f"see `{error.ctx.command_path} --help`"
+    return UsageError("usage", error.format_message(), hint=hint)
+
+
+def _internal_error(error: Exception) -> InternalError:
+    import traceback
+
+    if os.environ.get("CUDALOCK_DEBUG"):
+        traceback.print_exc()
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119 - a label, not a path to open
+    return InternalError(
+        "internal-error",
+        f"a bug in cudalock: {type(error).__name__}: {error} ({place})",
+        hint="run it again with CUDALOCK_DEBUG=1 and report the output together with the command line",
+        details={"exception": type(error).__name__, "place": place},
+    )
+
+
+def _report(error: CudalockError, *, as_json: bool) -> int:
+    if as_json:
+        emit_json({"error": _cleaned(error.to_json())})
+    else:
+        from rich.text import Text
+
+        from cudalock.cli.output import console_for
+
+        console = console_for(stderr=True)
+        line = Text()
+        line.append("error: ", style="bold red")
+        line.append(clean(error.message))
+        line.append(f" [{error.code}]", style="dim")
+        console.print(line)
+        if error.hint:
+            hint = Text("\n")
+            hint.append("hint: ", style="bold cyan")
+            hint.append(clean(error.hint))
+            console.print(hint)
+    return error.exit_status
+
+
+def _cleaned(value: Any) -> Any:
+    """JSON escapes control characters by itself; what must not pass are values that JSON does not know."""
+    if isinstance(value, Mapping):
+        return {str(k): _cleaned(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_cleaned(v) for v in value]
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
