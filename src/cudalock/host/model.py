@@ -8,7 +8,7 @@ from typing import Literal
 
 from cudalock.versions import ComputeCapability, CudaVersion, DriverVersion
 
-__all__ = ["Container", "Gpu", "Host", "ProbeOutcome"]
+__all__ = ["Container", "Gpu", "Host", "ProbeCommands", "ProbeOutcome"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,8 @@ class Gpu:
 
     ``origin`` maps the name of an attribute to the probe that answered it (``nvml``, ``libcuda``, ``sysfs``,
     ``nvidia-smi``, ``override``, ``facts``, ``products`` for a capability looked up by product name or PCI id).
+    ``cuda_index`` is CUDA's own number of the GPU where it was asked for; ``error`` says why a GPU that is there
+    cannot be used (lost, no permission).
     """
 
     index: int
@@ -28,6 +30,8 @@ class Gpu:
     memory_bytes: int | None = None
     mig_enabled: bool | None = None
     mig_devices: tuple[str, ...] = ()
+    cuda_index: int | None = None
+    error: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,8 +69,12 @@ class Host:
         gpus: every GPU of the machine, in NVML order, MIG and CUDA_VISIBLE_DEVICES notwithstanding.
         gpus_known: False if no probe could list GPUs (unknown), True if the list is complete, empty included.
         visible_devices: the value of CUDA_VISIBLE_DEVICES, None if unset.
+        device_order: the value of CUDA_DEVICE_ORDER, None if unset.
         compat_library: path of a cuda-compat libcuda in use, if any.
+        cuda_library: path of the libcuda that the loader chooses, symbolic links resolved.
+        cuda_library_error: what loading it or asking its version failed with, e.g. the words of error 34 (a stub).
         python: version of the running Python, e.g. ``3.12.4``; with ``t`` appended when free-threaded.
+        l4t: release of Jetson Linux, e.g. ``36.4.0``, on a Jetson.
         pythons: interpreters found, as (version, path).
         origin: attribute -> probe that answered.
     """
@@ -82,11 +90,31 @@ class Host:
     gpus: tuple[Gpu, ...] = ()
     gpus_known: bool = False
     visible_devices: str | None = None
+    device_order: str | None = None
     compat_library: str | None = None
+    cuda_library: str | None = None
+    cuda_library_error: str | None = None
     python: str | None = None
     pythons: tuple[tuple[str, str], ...] = ()
     container: Container | None = None
     wsl: bool = False
     jetson: bool = False
+    l4t: str | None = None
     probes: tuple[ProbeOutcome, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeCommands:
+    """The commands behind the rungs that need a process; None switches a rung off.
+
+    Attributes:
+        nvml, libcuda: print what :mod:`cudalock.host.probe` prints.
+        nvidia_smi: the program, to which its options are added.
+        time_limit_s: for each process.
+    """
+
+    nvml: tuple[str, ...] | None = None
+    libcuda: tuple[str, ...] | None = None
+    nvidia_smi: tuple[str, ...] | None = None
+    time_limit_s: float = 5.0

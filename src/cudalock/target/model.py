@@ -75,7 +75,8 @@ class Target:
         cpu: True if CPU builds were asked for by name.
         wsl, jetson: change which table of driver versions holds.
         forward_active: a cuda-compat library is in use on the machine.
-        origin: attribute -> where it came from (``flag``, ``environment``, ``config``, ``lock``, ``host``, ``default``).
+        origin: attribute -> where it came from (``flag``, ``environment``, ``config``, ``lock``, ``host``,
+            ``facts``, ``default``).
         notes: sentences the user should see, e.g. that a driver was assumed.
     """
 
