@@ -74,7 +74,7 @@ class Lock:
     Attributes:
         pylock: the document as ``packaging`` reads it.
         ours: whether ``[tool.cudalock]`` is there; the rest is None or empty if not.
-        inputs: the recorded inputs (requirements, constraints, extras, groups, exclude-newer, cuda, compat, allow-build ...).
+        inputs: what was asked for: requirements, constraints, extras, groups, cuda, compat and so on
         digest: as written; ``digest_ok`` whether it matches the content.
     """
 

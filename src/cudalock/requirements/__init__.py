@@ -1,1 +1,14 @@
-"""PLACEHOLDER"""
+"""What was asked for: arguments, requirements files, constraints and the project's own dependencies as one Request."""
+
+from cudalock.requirements.model import AskedRequirement, Request
+from cudalock.requirements.parsing import normalized_names, parse_exclude_newer, parse_requirement
+from cudalock.requirements.read import read_request
+
+__all__ = [
+    "AskedRequirement",
+    "normalized_names",
+    "parse_exclude_newer",
+    "parse_requirement",
+    "read_request",
+    "Request",
+]

@@ -13,7 +13,7 @@ __all__ = ["AskedRequirement", "Request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedRequirement:
-    """One requirement or constraint and where it was written (``argument``, ``requirements.txt:3``, ``pyproject.toml``)."""
+    """A requirement or constraint and where it stands: ``argument``, ``requirements.txt:3``, ``pyproject.toml``."""
 
     requirement: Requirement
     origin: str
@@ -31,6 +31,7 @@ class Request:
         allow_build: names that may come as a source distribution.
         upgrade: all existing pins are dropped; ``upgrade_packages`` only these.
         prerelease: names for which pre-releases are allowed, beyond those that a requirement itself names.
+        notes: sentences the user should see, e.g. that an option of a requirements file has no effect here.
     """
 
     requirements: tuple[AskedRequirement, ...] = ()
@@ -42,3 +43,4 @@ class Request:
     upgrade: bool = False
     upgrade_packages: frozenset[NormalizedName] = frozenset()
     prerelease: frozenset[NormalizedName] = frozenset()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,147 @@
+"""What is installed in a virtual environment, read from its files: no Python is started and nothing is imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.utils import NormalizedName, canonicalize_name
+
+from cudalock.errors import UsageError
+from cudalock.target.model import PythonVersion
+
+__all__ = ["INCOMPLETE_MARKER", "Installed", "InstalledPackages", "read_environment", "site_packages"]
+
+INCOMPLETE_MARKER = "cudalock-incomplete"
+"""Lies in the root of an environment while cudalock installs into it, and stays there if that is cut short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """One installed distribution; ``complete`` is False if its metadata or its list of files is missing."""
+
+    name: NormalizedName
+    version: str
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledPackages:
+    """The contents of an environment.
+
+    Attributes:
+        venv: its folder.
+        python: from ``pyvenv.cfg``, None if that does not say it.
+        packages: by name; a name with several has them all, which is a fault.
+        torch_cuda: the CUDA release that torch's own ``version.py`` states, ``cpu`` for a CPU build, None if unknown.
+        incomplete: whether cudalock's mark of an unfinished installation lies there.
+    """
+
+    venv: Path
+    python: PythonVersion | None
+    packages: Mapping[NormalizedName, tuple[Installed, ...]] = field(default_factory=dict)
+    torch_cuda: str | None = None
+    incomplete: bool = False
+
+
+def read_environment(venv: Path) -> InstalledPackages:
+    """Reads names and versions of all installed distributions.
+
+    Raises:
+        UsageError: ``venv-missing``, ``venv-is-file`` or ``venv-invalid`` (a folder that is no virtual environment).
+    """
+    _check_is_venv(venv)
+    found: dict[NormalizedName, list[Installed]] = {}
+    torch_cuda: str | None = None
+    for folder in site_packages(venv):
+        for entry in sorted(folder.glob("*.dist-info")):
+            installed = _installed(entry)
+            found.setdefault(installed.name, []).append(installed)
+        torch_cuda = torch_cuda or _torch_cuda(folder)
+    return InstalledPackages(
+        venv=venv,
+        python=_python_of(venv),
+        packages={name: tuple(found[name]) for name in sorted(found)},
+        torch_cuda=torch_cuda,
+        incomplete=(venv / INCOMPLETE_MARKER).exists(),
+    )
+
+
+def _check_is_venv(venv: Path) -> None:
+    details = {"venv": str(venv)}
+    if not venv.exists():
+        hint = f"make it with `cudalock install --venv {venv}`"
+        raise UsageError("venv-missing", f"there is no environment {venv}", hint=hint, details=details)
+    if not venv.is_dir():
+        message = f"{venv} is a file, not an environment"
+        raise UsageError("venv-is-file", message, hint="give the folder of the environment", details=details)
+    if not (venv / "pyvenv.cfg").is_file():
+        raise UsageError(
+            "venv-invalid",
+            f"{venv} is not a virtual environment: it has no pyvenv.cfg",
+            hint="give the folder that `cudalock install --venv` or `uv venv` made",
+            details=details,
+        )
+
+
+def site_packages(venv: Path) -> tuple[Path, ...]:
+    """The folders of an environment that hold packages, each once (``lib64`` is often a link to ``lib``)."""
+    candidates = [venv / "Lib" / "site-packages"]
+    for library in ("lib", "lib64"):
+        candidates += sorted((venv / library).glob("python*/site-packages"))
+    real: dict[Path, Path] = {}
+    for folder in candidates:
+        if folder.is_dir():
+            real.setdefault(folder.resolve(), folder)
+    return tuple(real.values())
+
+
+def _python_of(venv: Path) -> PythonVersion | None:
+    try:
+        text = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", text, re.MULTILINE)
+    if match is None:
+        return None
+    free_threaded = any((venv / "lib").glob(f"python{match[1]}.{match[2]}t"))
+    return PythonVersion(int(match[1]), int(match[2]), free_threaded)
+
+
+def _installed(dist_info: Path) -> Installed:
+    """By METADATA's header; without one, the name of the folder says what it once was."""
+    stem_name, _, stem_version = dist_info.name.removesuffix(".dist-info").partition("-")
+    headers = _headers(dist_info / "METADATA")
+    return Installed(
+        name=canonicalize_name(headers.get("name") or stem_name),
+        version=headers.get("version") or stem_version,
+        complete="version" in headers and (dist_info / "RECORD").is_file(),
+    )
+
+
+def _headers(path: Path) -> dict[str, str]:
+    """Name and version; they stand at the top, and the description below can be long."""
+    headers: dict[str, str] = {}
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if not line.strip() or len(headers) == 2:
+                    break
+                key, colon, value = line.partition(":")
+                if colon and key.lower() in {"name", "version"}:
+                    headers.setdefault(key.lower(), value.strip())
+    except OSError:
+        return {}
+    return headers
+
+
+def _torch_cuda(folder: Path) -> str | None:
+    """``cuda: Optional[str] = '12.8'`` in torch/version.py; ``None`` there means a CPU build."""
+    try:
+        text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^cuda\s*(?::[^=\n]*)?=\s*(?:['\"]([\d.]+)['\"]|None)", text, re.MULTILINE)
+    return None if match is None else match[1] or "cpu"
