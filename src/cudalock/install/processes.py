@@ -1,0 +1,89 @@
+"""Runs uv and pip: their lines are passed on while they work, kept for the error, and they end when we do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cudalock.progress import Reporter
+
+__all__ = ["Finished", "run_tool", "tool_environment"]
+
+_KEPT_LINES = 200
+_END_S = 5.0
+
+# Settings that would install something else, somewhere else, than the lock says.
+_OVERRIDING = frozenset({
+    "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_BREAK_SYSTEM_PACKAGES", "UV_PROJECT_ENVIRONMENT", "UV_TARGET", "UV_PREFIX",
+    "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_BUILD_CONSTRAINT", "UV_NO_BINARY", "UV_NO_BINARY_PACKAGE",
+    "UV_NO_BUILD_ISOLATION", "UV_NO_VERIFY_HASHES", "UV_WORKING_DIR", "UV_PROJECT",
+    "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_NO_BINARY",
+    "PIP_ONLY_BINARY", "PIP_PYTHON", "PIP_DRY_RUN", "PIP_REQUIRE_VIRTUALENV", "PIP_UPLOADED_PRIOR_TO",
+    "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a tool ended; ``stderr`` is empty if it wrote on our own."""
+
+    status: int
+    stderr: str
+
+
+def tool_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]:
+    """``environ`` without what would override the lock; proxies, certificates, caches and credentials stay."""
+    return {key: value for key, value in environ.items() if key not in _OVERRIDING} | more
+
+
+def run_tool(
+    command: Sequence[str], *, environ: Mapping[str, str], reporter: Reporter, inherit_stderr: bool = False
+) -> Finished:
+    """Runs ``command`` to its end; an interruption ends it too and goes on.
+
+    Raises:
+        OSError: the program cannot be started.
+    """
+    process = subprocess.Popen(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        # pip speaks on stdout what uv speaks on stderr; our own stdout is for results only
+        stdout=subprocess.DEVNULL if inherit_stderr else subprocess.PIPE,
+        stderr=None if inherit_stderr else subprocess.STDOUT,
+        env=dict(environ),
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    kept: deque[str] = deque(maxlen=_KEPT_LINES)
+    try:
+        if process.stdout is not None:
+            for raw in process.stdout:
+                line = raw.rstrip("\r\n")
+                kept.append(line)
+                reporter.output(line)
+        status = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+    return Finished(status=status, stderr="\n".join(kept))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Lets the tool end by itself (Ctrl-C reached it as well), then makes it."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5 if os.name == "nt" else 1.0)
+        return
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_END_S)
+        return
+    process.kill()
+    process.wait()

@@ -1,0 +1,109 @@
+"""The two files by which an environment tells how far it has come.
+
+``cudalock-incomplete`` lies in it from before the first change until after the last one; ``cudalock-state.json`` says
+what was installed from which lock. An environment with the former never counts as installed, whatever else is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cudalock.lock.environment import INCOMPLETE_MARKER
+
+__all__ = ["InstallState", "STATE", "begin", "finish", "incomplete_mode", "incomplete_reason", "read_state"]
+
+STATE = "cudalock-state.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallState:
+    """What was installed: the lock's file and digests, the tool, the Python and the versions."""
+
+    lock: str
+    lock_sha256: str
+    lock_digest: str | None
+    installer: str
+    python: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``cudalock-state.json``."""
+        return {
+            "schema": _SCHEMA,
+            "lock": self.lock,
+            "lock-sha256": self.lock_sha256,
+            "lock-digest": self.lock_digest,
+            "installer": self.installer,
+            "python": self.python,
+            "packages": dict(sorted(self.packages.items())),
+        }
+
+
+def begin(venv: Path, *, lock: Path, mode: str) -> None:
+    """Marks ``venv`` as incomplete; ``mode`` is ``create`` or ``sync``. Its folder is made if it is not there."""
+    venv.mkdir(parents=True, exist_ok=True)
+    _write(venv / INCOMPLETE_MARKER, {"schema": _SCHEMA, "lock": str(lock), "mode": mode})
+    (venv / STATE).unlink(missing_ok=True)
+
+
+def finish(venv: Path, state: InstallState) -> None:
+    """Writes what is installed, then takes the mark away: in this order, so that no moment pretends."""
+    _write(venv / STATE, state.to_json())
+    (venv / INCOMPLETE_MARKER).unlink(missing_ok=True)
+
+
+def incomplete_reason(venv: Path) -> str | None:
+    """A sentence if an installation into ``venv`` did not end, else None."""
+    mark = _read(venv / INCOMPLETE_MARKER)
+    if mark is None:
+        return None
+    lock = mark.get("lock")
+    return f"an installation{f' of {lock}' if lock else ''} into {venv} was begun and did not end"
+
+
+def incomplete_mode(venv: Path) -> str | None:
+    """``create`` or ``sync`` if an installation did not end, else None; ``create`` if the mark cannot be read."""
+    mark = _read(venv / INCOMPLETE_MARKER)
+    return None if mark is None else "sync" if mark.get("mode") == "sync" else "create"
+
+
+def read_state(venv: Path) -> InstallState | None:
+    """What cudalock installed into ``venv``; None if it did not, or did not finish, or the file is not readable."""
+    said = None if (venv / INCOMPLETE_MARKER).exists() else _read(venv / STATE)
+    if not said or said.get("schema") != _SCHEMA:
+        return None
+    packages = said.get("packages")
+    return InstallState(
+        lock=str(said.get("lock", "")),
+        lock_sha256=str(said.get("lock-sha256", "")),
+        lock_digest=said.get("lock-digest"),
+        installer=str(said.get("installer", "")),
+        python=str(said.get("python", "")),
+        packages=packages if isinstance(packages, dict) else {},
+    )
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The object in the file; {} if the file is there and holds none; None if it is not there."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,154 @@
+"""uv as the installer: found, its version checked, run, and its failures said in its own words."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from cudalock.errors import ToolError
+from cudalock.install.processes import run_tool, tool_environment
+from cudalock.progress import Reporter
+
+__all__ = ["LEAST_UV", "Uv", "find_uv"]
+
+LEAST_UV = Version("0.9")
+"""The first uv whose ``pip sync`` takes ``pylock.toml`` with ``--preview-features pylock`` as cudalock needs it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uv:
+    """A uv that is there and new enough."""
+
+    program: Path
+    version: Version
+    reporter: Reporter
+    inherit_stderr: bool = False
+
+    @property
+    def name(self) -> str:
+        """``uv 0.13.9``."""
+        return f"uv {self.version}"
+
+    def create_venv(self, venv: Path, python: Path) -> None:
+        """Makes ``venv`` with the interpreter ``python``; what lies there already stays."""
+        self._run(
+            ["venv", "--no-project", "--no-python-downloads", "--allow-existing", "--python", str(python), str(venv)]
+        )
+
+    def sync(
+        self, lock: Path, python: Path, *, offline: bool = False, options: Sequence[str] = (), **environ: str
+    ) -> None:
+        """Makes the environment of ``python`` hold exactly what ``lock`` says; every file's hash is checked."""
+        command = ["pip", "sync", "--preview-features", "pylock", "--require-hashes", "--allow-empty-requirements"]
+        command += ["--no-python-downloads", "--python", str(python), *options]
+        self._run([*command, *(["--offline", "--no-index"] if offline else []), str(lock)], **environ)
+
+    def find_python(self, request: str, *, download: bool) -> Path | None:
+        """The interpreter that uv finds for ``request``; None if there is none."""
+        if download:
+            self._run(["python", "install", "--no-bin", request])
+        done = subprocess.run(
+            [str(self.program), "python", "find", "--no-project", "--no-python-downloads", request],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=tool_environment(os.environ),
+        )
+        return Path(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else None
+
+    def _run(self, arguments: Sequence[str], **environ: str) -> None:
+        command = [str(self.program), *arguments]
+        try:
+            done = run_tool(
+                command,
+                environ=tool_environment(os.environ, **environ),
+                reporter=self.reporter,
+                inherit_stderr=self.inherit_stderr,
+            )
+        except OSError as error:
+            raise ToolError("uv-failed", f"{self.program} cannot be run: {error.strerror or error}") from error
+        if done.status != 0:
+            raise self._failure(arguments, done.status, done.stderr)
+
+    def _failure(self, arguments: Sequence[str], status: int, stderr: str) -> ToolError:
+        what = "venv" if arguments[0] == "venv" else " ".join(arguments[:2])
+        words = _own_words(stderr) or "its own words are above"
+        return ToolError(
+            "uv-failed",
+            f"uv {what} failed (exit status {status}): {words}",
+            hint=_hint(stderr),
+            details={"command": ["uv", *arguments], "status": status, "stderr": stderr},
+        )
+
+
+def _own_words(stderr: str) -> str:
+    """From uv's ``error:`` (or its ``×``) to the end, without empty lines."""
+    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(("error:", "×", "x ")):
+            return "\n".join(lines[number:]).removeprefix("error:").strip()
+    return "\n".join(lines[-5:])
+
+
+def _hint(stderr: str) -> str | None:
+    if "ash mismatch" in stderr:
+        return (
+            "the file is not the one that was locked: do not install it; resolve anew only if you know why it changed"
+        )
+    if "network was disabled" in stderr or "offline" in stderr.lower():
+        return "fetch the files first: cudalock fetch DIR, then cudalock install --wheelhouse DIR"
+    if "No space left" in stderr:
+        return "free disk space, or set UV_CACHE_DIR to a folder on a larger disk"
+    return None
+
+
+def find_uv(reporter: Reporter, *, program: Path | None = None, inherit_stderr: bool = False) -> Uv:
+    """The uv installed beside cudalock, else the one on PATH, or ``program``.
+
+    Raises:
+        ToolError: ``uv-missing``, ``uv-too-old`` or ``uv-failed``.
+    """
+    found = program or _beside_us() or shutil.which("uv")
+    if found is None or not Path(found).is_file():
+        where = f" at {found}" if found else ""
+        raise ToolError(
+            "uv-missing",
+            f"there is no uv{where}",
+            hint="install it beside cudalock (pip install uv), or use the second way: --installer pip",
+        )
+    version = _version(Path(found))
+    if version < LEAST_UV:
+        raise ToolError(
+            "uv-too-old",
+            f"{found} is uv {version}; cudalock needs {LEAST_UV} or newer",
+            hint="pip install --upgrade uv, or use the second way: --installer pip",
+        )
+    return Uv(program=Path(found), version=version, reporter=reporter, inherit_stderr=inherit_stderr)
+
+
+def _beside_us() -> str | None:
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _version(program: Path) -> Version:
+    try:
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError("uv-failed", f"{program} cannot be run: {error}") from error
+    match = re.match(r"uv (\d+(?:\.\d+)+)", done.stdout)
+    if done.returncode != 0 or match is None:
+        said = (done.stderr or done.stdout).strip() or "nothing"
+        raise ToolError("uv-failed", f"{program} --version failed (exit status {done.returncode}), saying: {said}")
+    return Version(match[1])

@@ -1,0 +1,140 @@
+"""The folder of an environment: what lies there, and how it is put aside and brought back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from cudalock.errors import UsageError
+from cudalock.install import state
+from cudalock.lock.environment import INCOMPLETE_MARKER
+
+__all__ = ["Place", "classify", "put_aside", "python_of", "refuse_unusable"]
+
+
+class Place(StrEnum):
+    """What lies where an environment is to be."""
+
+    ABSENT = "absent"
+    EMPTY = "empty"
+    FILE = "file"
+    OURS = "ours"
+    INCOMPLETE = "incomplete"
+    FOREIGN = "foreign"
+    OTHER = "other"
+
+
+def python_of(venv: Path) -> Path:
+    """Where the interpreter of the environment ``venv`` lies."""
+    return venv / "Scripts" / "python.exe" if os.name == "nt" else venv / "bin" / "python"
+
+
+def classify(venv: Path) -> Place:
+    """Looks at what lies at ``venv``, without following what it says."""
+    if not venv.exists():
+        return Place.FILE if venv.is_symlink() else Place.ABSENT
+    if not venv.is_dir():
+        return Place.FILE
+    if (venv / INCOMPLETE_MARKER).exists():
+        return Place.INCOMPLETE
+    if (venv / "pyvenv.cfg").is_file():
+        return Place.OURS if (venv / state.STATE).is_file() else Place.FOREIGN
+    return Place.OTHER if any(venv.iterdir()) else Place.EMPTY
+
+
+def refuse_unusable(venv: Path, place: Place, *, sync: bool, clear: bool) -> None:
+    """Refuses what may not be touched.
+
+    Raises:
+        UsageError: ``venv-is-file``, ``venv-not-a-venv``, ``venv-exists``, ``venv-missing`` (``sync`` without one) or
+            ``venv-incomplete``.
+    """
+    details = {"venv": str(venv), "place": str(place)}
+    if place is Place.FILE:
+        raise UsageError(
+            "venv-is-file", f"{venv} is a file, not a folder", hint="give --venv another path", details=details
+        )
+    if place is Place.OTHER:
+        raise UsageError(
+            "venv-not-a-venv",
+            f"{venv} is a folder with other things in it, not a virtual environment",
+            hint="give --venv another path; cudalock never empties such a folder",
+            details=details,
+        )
+    if sync and place in {Place.ABSENT, Place.EMPTY}:
+        return
+    if place is Place.INCOMPLETE and not sync and not clear and state.incomplete_mode(venv) == "sync":
+        raise UsageError(
+            "venv-incomplete",
+            f"synchronising {venv} was begun and did not end",
+            hint="--sync goes on with it, --clear makes it anew",
+            details=details,
+        )
+    if place in {Place.OURS, Place.FOREIGN} and not sync and not clear:
+        whose = (
+            "made by cudalock from another lock, or changed since" if place is Place.OURS else "not made by cudalock"
+        )
+        raise UsageError(
+            "venv-exists",
+            f"there is an environment {venv}, {whose}",
+            hint="--sync changes it to hold exactly the lock, --clear replaces it",
+            details=details,
+        )
+
+
+@contextlib.contextmanager
+def put_aside(venv: Path) -> Iterator[None]:
+    """Within it ``venv`` is free; what was there comes back if the work fails, and goes when it succeeds.
+
+    Environments cannot be moved, so the new one is built in its own place and the old one waits beside it, as
+    ``NAME.cudalock-old``. If we are killed it still lies there: the next installation, finding the new one incomplete,
+    takes it for the old one.
+    """
+    waiting = venv.with_name(f"{venv.name}.cudalock-old")
+    if (venv / INCOMPLETE_MARKER).exists():
+        _remove(venv)
+    elif venv.exists():
+        _remove(waiting)
+        _move(venv, waiting)
+    try:
+        yield
+    except BaseException:
+        if waiting.exists():
+            _remove(venv)
+            _move(waiting, venv)
+        raise
+    _remove(waiting)
+
+
+def _move(source: Path, destination: Path) -> None:
+    try:
+        source.rename(destination)
+    except OSError as error:
+        raise UsageError(
+            "venv-not-movable",
+            f"{source} cannot be put aside: {(error.strerror or str(error)).lower()}",
+            hint="--sync changes it where it is",
+            details={"venv": str(source)},
+        ) from error
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, under another name: half an environment must not lie where a whole one is expected."""
+    trash = folder.with_name(f"{folder.name}.cudalock-trash")
+    try:
+        if trash.exists():
+            shutil.rmtree(trash)
+        if folder.exists():
+            folder.rename(trash)
+            shutil.rmtree(trash)
+    except OSError as error:
+        raise UsageError(
+            "venv-not-removable",
+            f"{folder} cannot be removed: {(error.strerror or str(error)).lower()}",
+            hint="check its permissions, and remove it by hand",
+            details={"venv": str(folder)},
+        ) from error
