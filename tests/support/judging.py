@@ -11,7 +11,7 @@ from packaging.version import Version
 from cudalock import facts
 from cudalock.builds.assembler import known_triton
 from cudalock.builds.model import Build, TritonRelease
-from cudalock.compat.remedies import TorchOption
+from cudalock.compat.remedy import TorchOption
 from cudalock.target.model import Platform, PythonVersion, Target, TargetGpu
 from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion
 

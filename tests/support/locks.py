@@ -13,7 +13,7 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from cudalock.builds.model import Build, TritonRelease
-from cudalock.compat.judge import judge
+from cudalock.compat.judging import judge
 from cudalock.compat.model import Policy
 from cudalock.index.model import IndexFile, PageRef
 from cudalock.lock import build_lock

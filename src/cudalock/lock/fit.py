@@ -14,7 +14,7 @@ from cudalock import facts
 from cudalock.builds.model import Build
 from cudalock.compat.architecture import serving_architecture
 from cudalock.compat.driver import driver_os, reaches
-from cudalock.compat.judge import judge
+from cudalock.compat.judging import judge
 from cudalock.compat.model import Mode, Reason, Verdict
 from cudalock.errors import CudalockError
 from cudalock.findings import Finding, Severity
@@ -288,7 +288,9 @@ def _below_recorded(contract: Contract, build: Build, target: Target) -> list[Fi
         if target.driver is None or lowest is None or target.jetson or reaches(target.driver, lowest):
             continue
         floor = facts.driver_floor(build.cuda.major, driver_os(target)) if build.cuda else None
-        by_assembler = entry is not None and floor is not None and lowest > floor
+        # the assembler is to blame only where the build itself would run, for other GPUs, on this driver
+        general = contract.driver_min is None or reaches(target.driver, contract.driver_min)
+        by_assembler = general and entry is not None and floor is not None and lowest > floor
         code = "assembler-newer-than-driver" if by_assembler else "driver-too-old"
         findings.append(_driver_too_old(target, code, lowest, str(lowest), gpu))
     return findings

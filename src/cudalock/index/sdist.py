@@ -1,0 +1,106 @@
+"""PKG-INFO of source distributions, read without unpacking or running anything."""
+
+from __future__ import annotations
+
+import tarfile
+import tomllib
+import zipfile
+import zlib
+from typing import IO, Any
+
+from cudalock.errors import TransportError
+from cudalock.index.metadata import MAX_METADATA_BYTES
+
+__all__ = ["read_sdist_metadata"]
+
+_DAMAGED = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+_MAX_MEMBERS = 100_000
+_MAX_UNPACKED = 2 * 1024**3
+
+
+def read_sdist_metadata(stream: IO[bytes], filename: str) -> bytes:
+    """PKG-INFO of a ``.tar.gz`` or ``.zip``.
+
+    If PKG-INFO is older than metadata version 2.2, and so promises nothing, but pyproject.toml states the dependencies
+    statically, its text is marked as version 2.2: PEP 621 makes the same promise.
+
+    Raises:
+        TransportError: ``index-invalid-sdist``.
+    """
+    try:
+        members = _from_zip(stream) if filename.endswith(".zip") else _from_tar(stream)
+    except _DAMAGED as error:
+        raise _invalid(filename, " ".join(str(error).split())[:160] or type(error).__name__) from None
+    content = members.get("PKG-INFO")
+    if content is None:
+        raise _invalid(filename, "it has no PKG-INFO")
+    if _is_static(members.get("pyproject.toml")):
+        return _promised(content)
+    return content
+
+
+def _from_tar(stream: IO[bytes]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=stream, mode="r|gz", bufsize=256 * 1024) as archive:
+        total = 0
+        for number, member in enumerate(archive):
+            total += member.size
+            if number > _MAX_MEMBERS or total > _MAX_UNPACKED:
+                raise ValueError("it holds too much")
+            name = _wanted(member.name)
+            if name and member.isfile() and member.size <= MAX_METADATA_BYTES:
+                file = archive.extractfile(member)
+                found[name] = file.read() if file is not None else b""
+                if len(found) == 2:
+                    break
+    return found
+
+
+def _from_zip(stream: IO[bytes]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist()[:_MAX_MEMBERS]:
+            name = _wanted(member.filename)
+            if name and member.file_size <= MAX_METADATA_BYTES:
+                with archive.open(member) as file:
+                    found[name] = file.read(MAX_METADATA_BYTES)
+    return found
+
+
+def _wanted(path: str) -> str | None:
+    """Only files directly in the one top folder count."""
+    _, separator, name = path.partition("/")
+    return name if separator and name in {"PKG-INFO", "pyproject.toml"} else None
+
+
+def _is_static(content: bytes | None) -> bool:
+    if content is None:
+        return False
+    try:
+        project: Any = tomllib.loads(content.decode("utf-8")).get("project")
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(project, dict):
+        return False
+    dynamic = project.get("dynamic", [])
+    left_open = {str(field) for field in dynamic} if isinstance(dynamic, list) else {"dependencies"}
+    return not {"dependencies", "optional-dependencies"} & left_open
+
+
+def _promised(content: bytes) -> bytes:
+    head, separator, rest = content.partition(b"\n")
+    if not head.lower().startswith(b"metadata-version:"):
+        return content
+    version = head.partition(b":")[2].strip()
+    return b"Metadata-Version: 2.2" + separator + rest if version < b"2.2" else content
+
+
+def _invalid(filename: str, reason: str) -> TransportError:
+    return TransportError(
+        "index-invalid-sdist",
+        f"{filename} is not a usable source distribution: {reason}",
+        hint="require another version of this project",
+        details={"file": filename},
+    )
