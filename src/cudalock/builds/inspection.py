@@ -24,7 +24,7 @@ from cudalock.index.metadata import parse_metadata
 from cudalock.index.model import CoreMetadata, IndexFile, IndexReader
 from cudalock.versions import Architecture, CudaVersion
 
-__all__ = ["Inspection", "inspect_file", "inspect_venv", "inspect_wheel"]
+__all__ = ["Inspection", "inspect_file", "inspect_site", "inspect_venv", "inspect_wheel"]
 
 _MAX_METADATA = 16 * 2**20
 _PIECE = 1 << 20
@@ -298,11 +298,16 @@ def inspect_venv(path: Path) -> tuple[Inspection, ...]:
     Raises:
         UsageError: ``venv-invalid`` if it is no environment.
     """
-    site = _site_packages(path)
+    return inspect_site(_site_packages(path))
+
+
+def inspect_site(site: Path, names: Iterable[str] | None = None) -> tuple[Inspection, ...]:
+    """The same of one folder of packages; ``names``: only distributions of these normalized names."""
+    wanted = None if names is None else frozenset(names)
     found = []
     for distribution in distributions(path=[str(site)]):
         name = canonicalize_name(distribution.metadata["Name"] or "")
-        if _is_interesting(name):
+        if _is_interesting(name) if wanted is None else name in wanted:
             found.append(_inspect_installed(name, distribution, site))
     return tuple(sorted(found, key=lambda one: ({"torch": 0, "triton": 1}.get(one.name, 2), one.name)))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from packaging.requirements import Requirement
-from packaging.version import Version
+if TYPE_CHECKING:  # named in annotations only
+    from packaging.requirements import Requirement
+    from packaging.version import Version
 
-from cudalock.versions import Architecture, CudaVersion
+    from cudalock.versions import Architecture, CudaVersion
 
 __all__ = ["Build", "Evidence", "TritonRelease"]
 
@@ -24,6 +25,7 @@ class Build:
         cuda: the CUDA release it was built with; None for a CPU build.
         architectures: machine code and PTX in it, ascending; empty for a CPU build.
         triton: torch's own requirement on triton (or pytorch-triton), None if it has none on this platform and Python.
+        triton_required: it requires one although ``triton`` is None: the requirement itself is not known.
         os, machine: ``linux`` / ``x86_64`` and so on.
         source: ``main`` or ``pytorch``; ``label`` the page of the PyTorch index it lies on.
         evidence: where ``cuda`` and ``architectures`` come from: the wheel itself, our tables, or inferred.
@@ -34,6 +36,7 @@ class Build:
     cuda: CudaVersion | None
     architectures: tuple[Architecture, ...]
     triton: Requirement | None = None
+    triton_required: bool = False
     os: Literal["linux", "windows"] = "linux"
     machine: str = "x86_64"
     source: str = "main"
@@ -45,6 +48,11 @@ class Build:
     def is_cpu(self) -> bool:
         """Whether the build has no CUDA in it at all."""
         return self.cuda is None
+
+    @property
+    def needs_triton(self) -> bool:
+        """Whether torch requires a triton on this platform and Python."""
+        return self.triton is not None or self.triton_required
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from packaging.version import Version
 from cudalock import facts
 from cudalock.builds.model import Build, TritonRelease
 from cudalock.compat.driver import driver_os, drives, effective_cuda, reaches
-from cudalock.compat.judge import judge, preference
+from cudalock.compat.judging import judge, preference
 from cudalock.compat.model import Mode, Policy, Reason, Verdict
 from cudalock.compat.triton import assembler_for, assembler_target
 from cudalock.target.model import Target, TargetGpu

@@ -69,7 +69,7 @@ def _judge(build: Build, target: Target, triton: TritonRelease | None, policy: P
     mode = max(modes, key=_STRENGTH.__getitem__) if len(modes) == len(singles) else None
     shared = _library_breaks(target, mode)
     notes = [note for single in singles for note in single.notes]
-    if with_triton and build.triton is None:
+    if with_triton and not build.needs_triton:
         notes.append(_no_triton(build, target))
     return Verdict(
         mode=mode,
@@ -87,7 +87,7 @@ def _remembered(
     The key is all that :func:`_judge_gpu` looks at.
     """
     machine = (target.driver and target.driver.text, target.cuda_driver, target.platform.os, target.wsl, target.jetson)
-    key = (cuda, build.architectures, build.triton is None, machine, target.forward_active, gpu, triton, policy)
+    key = (cuda, build.architectures, not build.needs_triton, machine, target.forward_active, gpu, triton, policy)
     found = _answers.get(key)
     if found is None:
         if len(_answers) >= _MOST_ANSWERS:
@@ -102,7 +102,7 @@ def _judge_gpu(
     driver = judge_driver(cuda, target, gpu, policy)
     serving, refusals, notes = judge_architecture(build.architectures, cuda, gpu, driver.libcuda)
     by_ptx = serving.architecture is not None and serving.architecture.ptx
-    text = "none" if build.triton is None else None
+    text = "none" if not build.needs_triton else None
     needs_major = None
     if triton is not None:
         # without a driver that runs the build, the triton rule is asked about the libcuda that is there

@@ -1,0 +1,151 @@
+"""What is worth knowing of an answer: what it rests on, what held it back, what would unlock more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import NormalizedName
+from packaging.version import Version
+from resolvelib.resolvers import Result
+
+from cudalock import facts
+from cudalock.builds import Build, TritonRelease, known_triton
+from cudalock.candidates import TORCH, Candidate
+from cudalock.compat import Reason, TorchOption, best_admitted, companion_notes, unlocked_by_driver
+from cudalock.index.model import IndexFile
+from cudalock.resolve.context import Context
+from cudalock.resolve.model import Triple
+from cudalock.resolve.provider import Provider
+from cudalock.resolve.wants import Choice, PackageWant, Want, who_wants
+
+Found = Result[Want, Choice, str]
+
+__all__ = ["Found", "held_back", "notes_of", "torch_options", "warnings_of"]
+
+
+def torch_options(context: Context, wanted: SpecifierSet | None = None) -> list[TorchOption]:
+    """Every build of torch that is there for the target and whose facts are known without reading a wheel.
+
+    Args:
+        context: of the resolution.
+        wanted: builds outside it are marked as not wanted.
+    """
+    options = []
+    for file in context.torch.files():
+        build = context.torch.known_build(file)
+        if build is None:
+            continue
+        judged = context.torch.judged(file)
+        build, triton = (judged.build, judged.triton) if judged else _with_triton(context, build, file)
+        allowed = wanted is None or wanted.contains(build.version, prereleases=True)
+        options.append(TorchOption(build=build, triton=triton, wanted=allowed))
+    return options
+
+
+def _with_triton(context: Context, build: Build, file: IndexFile) -> tuple[Build, TritonRelease | None]:
+    """The table's word on the triton of a build that was not read."""
+    requirement = context.torch.table_triton(file)
+    if requirement is None:
+        return build, None
+    known = [row.version for row in facts.triton_rows() if requirement.specifier.contains(row.version)]
+    return replace(build, triton=requirement), known_triton(max(known)) if known else None
+
+
+def notes_of(
+    provider: Provider, found: Found, triple: Triple | None, chosen: Mapping[NormalizedName, Candidate]
+) -> tuple[Reason, ...]:
+    """The notes of a resolution, in a fixed order."""
+    notes: list[Reason] = []
+    if triple is not None:
+        wants = [i.requirement for i in found.criteria[TORCH].information if isinstance(i.requirement, PackageWant)]
+        notes += triple.verdict.notes
+        notes += _evidence(triple)
+        notes += _companion_notes(triple, chosen)
+        notes += _unlocked(provider.context, triple, provider.context.wish(TORCH, wants).specifiers)
+    notes += _missing_extras(provider, chosen)
+    return tuple({(reason.code, reason.sentence): reason for reason in notes}.values())
+
+
+def warnings_of(context: Context, triple: Triple | None) -> tuple[Reason, ...]:
+    """What may make the answer worse than it could be."""
+    fault = context.pages.fault
+    if fault is None or triple is None:
+        return ()
+    warning = Reason(
+        rule="choice",
+        code="pytorch-index-unreachable",
+        sentence=(
+            f"the PyTorch index did not answer, so torch {triple.torch} is the best of the main index alone; "
+            "a better build may exist (--pytorch-index-url names a mirror)"
+        ),
+        facts={"index": "pytorch", "cause": fault.message},
+    )
+    return (warning,)
+
+
+def held_back(context: Context, found: Found, triple: Triple) -> tuple[str, ...]:
+    """Which requirements kept torch from a newer release that the rules admit; judged by the tables alone."""
+    release = Version(triple.torch.public)
+    newer = [o for o in torch_options(context) if Version(o.build.version.public) > release]
+    best = best_admitted([o for o in newer if not o.build.version.is_prerelease], context.target, context.policy)
+    if best is None:
+        return ()
+    newest = best[0].build.version
+    sentences = [
+        f"{who_wants(information.requirement, information.parent)}, which keeps torch from {newest}"
+        for information in found.criteria[TORCH].information
+        if isinstance(information.requirement, PackageWant)
+        and not information.requirement.requirement.specifier.contains(newest, prereleases=True)
+    ]
+    sentences += [
+        f"the constraint {constraint.requirement} ({constraint.origin}) keeps torch from {newest}"
+        for constraint in context.constraints.get(TORCH, ())
+        if not constraint.requirement.specifier.contains(newest, prereleases=True)
+    ]
+    if not sentences and TORCH in context.preferred:
+        sentences = [f"the existing pin is kept; --upgrade-package torch moves torch to {newest}"]
+    elif not sentences:
+        sentences = [f"no consistent set of the other requirements was found with torch {newest}"]
+    return tuple(dict.fromkeys(sentences))
+
+
+def _evidence(triple: Triple) -> Iterable[Reason]:
+    if triple.cuda is not None and triple.build.evidence == "wheel" and triple.build.origin.endswith(".whl"):
+        yield Reason(
+            rule="R2",
+            code="read-from-wheel",
+            sentence=f"what torch {triple.torch} supports was read from the wheel itself, not from cudalock's tables",
+            facts={"torch": str(triple.torch), "file": triple.build.origin},
+        )
+
+
+def _companion_notes(triple: Triple, chosen: Mapping[NormalizedName, Candidate]) -> Iterator[Reason]:
+    for name in sorted(chosen):
+        yield from companion_notes(name, chosen[name].version, triple.build)
+
+
+def _unlocked(context: Context, triple: Triple, wanted: SpecifierSet) -> Iterator[Reason]:
+    """A newer release that the requirements allow and only the driver stands against."""
+    if context.target.cpu:
+        return
+    options = torch_options(context, wanted)
+    newer = [o for o in options if o.wanted and Version(o.build.version.public) > Version(triple.torch.public)]
+    if best_admitted(newer, context.target, context.policy) is not None:
+        return
+    remedy = unlocked_by_driver(newer, context.target, context.policy, triple.build)
+    if remedy is not None:
+        yield Reason(rule="R1", code="newer-driver-unlocks", sentence=remedy.sentence, facts=remedy.to_json())
+
+
+def _missing_extras(provider: Provider, chosen: Mapping[NormalizedName, Candidate]) -> Iterator[Reason]:
+    for name in sorted(chosen):
+        candidate = chosen[name]
+        for extra in sorted(candidate.extras - provider.metadata(candidate).extras):
+            yield Reason(
+                rule="choice",
+                code="extra-unknown",
+                sentence=f"{name} {candidate.version} has no extra {extra!r}",
+                facts={"package": name, "extra": extra},
+            )
