@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -89,6 +88,13 @@ class ProjectConfig:
         return tuple(self.defaults.get("allowed-hosts", ()))
 
 
+def _close_matches(word: str, known: Iterable[str], *, n: int) -> list[str]:
+    """As difflib has it, which is loaded only for this."""
+    import difflib
+
+    return difflib.get_close_matches(word, list(known), n=n)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TypeError("expected text in quotes")
@@ -141,7 +147,7 @@ def _url(value: Any) -> str:
 def _one_of(*choices: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if value not in choices:
-            near = get_close_matches(str(value), choices, n=1)
+            near = _close_matches(str(value), choices, n=1)
             raise TypeError(f"expected one of {', '.join(choices)}" + (f"; did you mean {near[0]}?" if near else ""))
         return str(value)
 
@@ -157,6 +163,7 @@ OPTION_KEYS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "compat": _one_of("native", "minor", "forward"),
         "constraint": _texts,
         "cuda": _version_text,
+        "dir": _texts,
         "exclude-newer": _date,
         "extra": _texts,
         "find-links": _texts,
@@ -175,6 +182,7 @@ OPTION_KEYS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "requirement": _texts,
         "retries": _count,
         "target": _texts,
+        "threshold": _count,
         "timeout": _seconds,
         "uv": _text,
         "venv": _text,
@@ -264,7 +272,7 @@ class _Reading:
         found = {}
         for key, value in table.items():
             if key not in known:
-                near = get_close_matches(key.replace("_", "-"), known, n=1)
+                near = _close_matches(key.replace("_", "-"), known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
                 raise self._fail(f"{prefix}.{key}", "no such option", hint)
             try:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cudalock.compat.judge import judge, judge_without_triton, preference
+from cudalock.compat.judging import judge, judge_without_triton, preference
 from cudalock.compat.model import Mode, Policy
-from cudalock.compat.remedies import best_admitted
+from cudalock.compat.remedy import best_admitted
 from cudalock.target.model import Target, TargetGpu
 from cudalock.versions import ComputeCapability
 from support.judging import linux_target, make_build, make_triton, torch_options

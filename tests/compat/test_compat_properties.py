@@ -11,9 +11,9 @@ from packaging.version import Version
 from cudalock import facts
 from cudalock.builds.model import Build, TritonRelease
 from cudalock.compat.driver import drives
-from cudalock.compat.judge import judge, preference
+from cudalock.compat.judging import judge, preference
 from cudalock.compat.model import Mode, Policy
-from cudalock.compat.remedies import best_admitted, remedies
+from cudalock.compat.remedy import best_admitted, remedies
 from cudalock.compat.triton import is_passenger
 from cudalock.target.model import Target, TargetGpu
 from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion

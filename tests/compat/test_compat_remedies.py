@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cudalock.compat.judge import judge
+from cudalock.compat.judging import judge
 from cudalock.compat.model import Policy
-from cudalock.compat.remedies import Remedy, refusals_by_fact, remedies, unlocked_by_driver
+from cudalock.compat.remedy import Remedy, refusals_by_fact, remedies, unlocked_by_driver
 from cudalock.target.model import Target
 from support.judging import linux_target, torch_options
 

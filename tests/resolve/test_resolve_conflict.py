@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from cudalock.errors import AnswerIsNo
+from cudalock.index.model import PageRef
 from support.memory_index import LINUX
 from support.torch_world import stock
 from support.world import World, make_target
@@ -154,3 +156,15 @@ def test_companion_and_torch_that_do_not_go_together(world: World) -> None:
     assert error.code == "requirements-conflict"
     assert "torchvision 0.24.1 requires torch==2.9.1" in error.message
     assert "torch==2.15.0" in error.message
+
+
+def test_a_missing_dependency_of_every_build_is_told_in_seconds(world: World) -> None:
+    """Backtracking over unrelated packages would take hours; the first conflict says what is wrong."""
+    stock(world.index)
+    del world.index.files[PageRef("main", canonicalize_name("filelock"))]
+    for name in ("alpha", "beta", "gamma", "delta"):
+        for number in range(12):
+            world.index.add(name, f"1.{number}")
+    error = refusal(world, "torch", "alpha", "beta", "gamma", "delta")
+    assert error.code == "package-not-found"
+    assert "filelock" in error.message

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudalock.findings import Finding
-from cudalock.host.model import Host
-from cudalock.lock.drift import drift_findings
-from cudalock.lock.environment import read_environment
 from cudalock.lock.fit import judge_fit, python_findings
-from cudalock.lock.model import Lock
-from cudalock.target.model import Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cudalock.host.model import Host
+    from cudalock.lock.environment import InstalledPackages
+    from cudalock.lock.model import Lock
+    from cudalock.target.model import Target
 
 __all__ = ["check", "CheckReport"]
 
@@ -58,7 +60,7 @@ def check(lock: Lock, *, host_target: Target | Host | None = None, venv: Path | 
     """
     findings = [*_edited(lock)]
     unknown: tuple[str, ...] = ()
-    environment = read_environment(venv) if venv is not None else None
+    environment = _environment(venv) if venv is not None else None
     python = environment.python if environment else None
     if host_target is not None:
         fit = judge_fit(lock, host_target, python=python)
@@ -67,9 +69,17 @@ def check(lock: Lock, *, host_target: Target | Host | None = None, venv: Path | 
     elif python is not None:
         findings += python_findings(lock, python)
     if environment is not None:
+        from cudalock.lock.drift import drift_findings
+
         findings += drift_findings(lock, environment)
     findings.sort(key=lambda finding: _SEVERITIES[finding.severity])
     return CheckReport(findings=tuple(findings), unknown=unknown)
+
+
+def _environment(venv: Path) -> InstalledPackages:
+    from cudalock.lock.environment import read_environment
+
+    return read_environment(venv)
 
 
 def _edited(lock: Lock) -> list[Finding]:

@@ -28,6 +28,9 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "fetch": ("cudalock.cli.commands.fetch", "the lock's files into a folder, for machines without network"),
     "matrix": ("cudalock.cli.commands.matrix", "torch releases x CUDA builds for a target: admitted, or why not"),
     "inspect": ("cudalock.cli.commands.inspect", "what a requirement, wheel, URL or environment really contains"),
+    "kernels": ("cudalock.cli.commands.kernels", "Triton and Inductor caches: list, prune what cannot be reused, clear"),
+    "run": ("cudalock.cli.commands.run", "check, then run a program in place of cudalock"),
+    "watch": ("cudalock.cli.commands.watch", "count the Triton compilations of a program, with the cause of each"),
 }
 
 _INTERRUPTED = 130
@@ -77,7 +80,8 @@ def cli() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns the exit status; every error ends here, as text or as JSON."""
-    as_json = "--json" in arguments or os.environ.get("CUDALOCK_JSON", "") not in {"", "0", "false"}
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest is another program's
+    as_json = "--json" in ours or os.environ.get("CUDALOCK_JSON", "") not in {"", "0", "false"}
     try:
         status = cli.main(args=list(arguments), prog_name="cudalock", standalone_mode=False)
     except CudalockError as error:

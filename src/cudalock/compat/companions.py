@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -45,7 +46,7 @@ def companion_fits(
     cpu = cpu or version.local == "cpu"
     row = facts.companions().get(normalized)
     unpaired = _unpaired(row, version, build) if row is not None and row.mismatch == "error" else ()
-    return (*unpaired, *_one_cuda(normalized, version, build, cuda, cpu=cpu))
+    return (*unpaired, *_bounded(normalized, version, build), *_one_cuda(normalized, version, build, cuda, cpu=cpu))
 
 
 def companion_notes(name: str, version: Version, build: Build) -> tuple[Reason, ...]:
@@ -69,6 +70,51 @@ def _unpaired(row: facts.CompanionRow, version: Version, build: Build) -> Iterat
                 "source": row.source,
             },
         )
+
+
+    elif (newest := _outrun(row, version, build.version)) is not None:
+        yield Reason(
+            rule="R4",
+            code="companion-mismatch",
+            sentence=f"torch {build.version.public} goes with {row.project}{newest}, not with {version.public}",
+            facts={
+                "companion": row.project,
+                "version": str(version),
+                "torch": str(build.version),
+                "wanted": str(newest),
+                "source": row.source,
+            },
+        )
+
+
+def _outrun(row: facts.CompanionRow, version: Version, torch: Version) -> SpecifierSet | None:
+    """The releases that a torch is paired with, where a release that the table does not cover is newer than these."""
+    if row.torch_for(version) is not None:
+        return None
+    paired = row.releases_for(torch)
+    if paired is None:
+        return None
+    public = Version(version.public)
+    newer = all(public > Version(specifier.version.removesuffix(".*")) for specifier in paired)
+    return paired if newer and not paired.contains(public, prereleases=True) else None
+
+
+def _bounded(name: NormalizedName, version: Version, build: Build) -> Iterator[Reason]:
+    """Bounds that no metadata states (NumPy 2 beside a torch that was compiled for NumPy 1)."""
+    for bound in facts.implied_bounds().get(name, ()):
+        if not bound.admits(version, build.version):
+            yield Reason(
+                rule="R4",
+                code=bound.code,
+                sentence=f"{name} {version} does not go with torch {build.version.public}, which {bound.why}",
+                facts={
+                    "package": name,
+                    "version": str(version),
+                    "torch": str(build.version),
+                    "torch_wanted": bound.torch,
+                    "source": bound.source,
+                },
+            )
 
 
 def _one_cuda(

@@ -20,6 +20,8 @@ __all__ = [
     "CompanionRow",
     "companions",
     "cuda_major_of_package",
+    "ImpliedBound",
+    "implied_bounds",
     "is_placeholder",
     "library_folder",
     "prefers_main",
@@ -57,7 +59,7 @@ class CompanionRow:
 
     def torch_for(self, version: Version) -> SpecifierSet | None:
         """The torch releases that a release of it goes with; None if the table does not say."""
-        public = Version(version.public)
+        public = _public(version)
         for releases, torch in self.pairs:
             if _specifier(releases).contains(public, prereleases=True):
                 return _specifier(torch)
@@ -66,7 +68,14 @@ class CompanionRow:
     def fits_torch(self, version: Version, torch: Version) -> bool | None:
         """Whether a release of it goes with a torch release; None if the table does not say."""
         wanted = self.torch_for(version)
-        return None if wanted is None else wanted.contains(Version(torch.public), prereleases=True)
+        return None if wanted is None else wanted.contains(_public(torch), prereleases=True)
+
+    def releases_for(self, torch: Version) -> SpecifierSet | None:
+        """Its newest releases that a torch release goes with; None if the table does not say."""
+        for releases, wanted in reversed(self.pairs):
+            if _specifier(wanted).contains(_public(torch), prereleases=True):
+                return _specifier(releases)
+        return None
 
     def needs_same_minor(self, version: Version) -> bool:
         """Whether a release of it refuses another CUDA minor than torch's."""
@@ -80,6 +89,11 @@ class CompanionRow:
             if _specifier(releases).contains(public, prereleases=True):
                 return cuda
         return None
+
+
+@cached
+def _public(version: Version) -> Version:
+    return Version(version.public)
 
 
 @cached
@@ -134,6 +148,59 @@ def companions() -> Mapping[str, CompanionRow]:
     return {name: _companion(name, row) for name, row in rows.items()}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpliedBound:
+    """A bound between torch and another project that the metadata of neither states.
+
+    Attributes:
+        project: normalized name of the other project.
+        releases: specifier of its releases that are bound.
+        torch: specifier of the torch releases that they work with.
+        code: of the finding where both meet all the same.
+        why: a clause that ends a sentence about a torch release.
+        source: where it was read.
+    """
+
+    project: str
+    releases: str
+    torch: str
+    code: str
+    why: str
+    source: str
+
+    def admits(self, version: Version, torch: Version) -> bool:
+        """Whether a release of the project works beside a release of torch, as far as this bound goes."""
+        bound = _specifier(self.releases).contains(Version(version.public), prereleases=True)
+        return not bound or _specifier(self.torch).contains(Version(torch.public), prereleases=True)
+
+
+def _implied_bound(row: Row) -> ImpliedBound:
+    releases, torch = row.text("releases"), row.text("torch")
+    for text in (releases, torch):
+        row.parse(text, _specifier)
+    return ImpliedBound(
+        project=row.text("project"),
+        releases=releases,
+        torch=torch,
+        code=row.text("code"),
+        why=row.text("why"),
+        source=row.source,
+    )
+
+
+@cached
+def implied_bounds() -> Mapping[str, tuple[ImpliedBound, ...]]:
+    """The bounds that no metadata states, by the normalized name of the project that torch is bound to.
+
+    Source: recorded reports and release notes, see ``data/companions.toml``.
+    """
+    found: dict[str, tuple[ImpliedBound, ...]] = {}
+    for row in table("companions").rows("implied_bound"):
+        bound = _implied_bound(row)
+        found[bound.project] = (*found.get(bound.project, ()), bound)
+    return found
+
+
 @cached
 def _routes() -> Mapping[str, bool]:
     rows = table("routes").by_key("route", lambda row: row.text("name"))
@@ -169,6 +236,11 @@ def _cuda_packages() -> Mapping[str, int | None]:
     return found
 
 
+@cached
+def _exempt_prefixes() -> tuple[str, ...]:
+    return tuple(prefix for row in table("nvidia_packages").rows("exempt") for prefix in row.texts("prefixes"))
+
+
 def cuda_major_of_package(name: str, version: Version) -> int | None:
     """The CUDA major that a package other than torch belongs to (R4); None if it belongs to none (nvidia-ml-py).
 
@@ -178,6 +250,8 @@ def cuda_major_of_package(name: str, version: Version) -> int | None:
 
     Source: names and metadata of the wheels, see ``data/nvidia_packages.toml``.
     """
+    if name.startswith(_exempt_prefixes()):
+        return None
     if match := re.fullmatch(r"(?:nvidia|cuda)-.+-cu(\d{2})", name):
         return int(match[1])
     packages = _cuda_packages()

@@ -73,10 +73,8 @@ def running_machine() -> str:
 
 def python_version() -> str:
     """The running Python as ``3.12.4``, with ``t`` appended when it is free-threaded."""
-    import sysconfig
-
     version = ".".join(str(part) for part in sys.version_info[:3])
-    return version + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
+    return version + ("t" if "free-threading" in sys.version else "")
 
 
 def running_libc(root: Path = Path("/")) -> tuple[str, tuple[int, int]] | None:

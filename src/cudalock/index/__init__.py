@@ -5,27 +5,25 @@ The client is loaded when it is first named, so that the values of :mod:`cudaloc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cudalock.index.settings import DEFAULT_PYTORCH_URL, IndexSettings
+from cudalock import lazy_names
 
 if TYPE_CHECKING:
     from cudalock.index.client import IndexClient, Statistics
     from cudalock.index.discovery import DiscoveredIndex, PipSettings, main_index_url, pip_settings
+    from cudalock.index.settings import DEFAULT_PYTORCH_URL, IndexSettings
 
 __all__ = [
     "DEFAULT_PYTORCH_URL", "DiscoveredIndex", "IndexClient", "IndexSettings", "main_index_url", "pip_settings",
     "PipSettings", "Statistics",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in {"IndexClient", "Statistics"}:
-        from cudalock.index import client
-
-        return getattr(client, name)
-    if name in {"DiscoveredIndex", "PipSettings", "main_index_url", "pip_settings"}:
-        from cudalock.index import discovery
-
-        return getattr(discovery, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "client": ("IndexClient", "Statistics"),
+        "discovery": ("DiscoveredIndex", "main_index_url", "pip_settings", "PipSettings"),
+        "settings": ("DEFAULT_PYTORCH_URL", "IndexSettings"),
+    },
+)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import NormalizedName
-from packaging.version import Version
+if TYPE_CHECKING:  # named in annotations only
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import NormalizedName
+    from packaging.version import Version
 
 __all__ = ["CoreMetadata", "IndexFile", "IndexReader", "PageRef", "ProjectPage"]
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds.model import Build, TritonRelease
 from cudalock.compat.driver import driver_os, lowest_driver
-from cudalock.compat.judge import judge
+from cudalock.compat.judging import judge
 from cudalock.compat.model import GpuVerdict, Mode, Policy
 from cudalock.lock.model import Contract, GpuContract, Lock
 from cudalock.target.model import Target, TargetGpu
@@ -93,7 +92,6 @@ def build_of(lock: Lock) -> Build | None:
     if lock.triple is None or lock.triple.cuda is None or lock.contract is None or lock.target is None:
         return None
     system, _, machine = lock.target.platform.partition("-")
-    triton = lock.triple.triton
     return Build(
         version=Version(lock.triple.torch),
         cuda=lock.triple.cuda,
@@ -101,7 +99,7 @@ def build_of(lock: Lock) -> Build | None:
             *lock.contract.architectures,
             *(_ptx(capability) for capability in lock.contract.ptx),
         ),
-        triton=Requirement(f"triton=={triton}") if triton else None,
+        triton_required=lock.triple.triton is not None,
         os="windows" if system == "win" else "linux",
         machine="x86_64" if machine == "amd64" else machine,
         evidence=lock.contract.evidence,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
-
-from packaging.pylock import Pylock
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from cudalock.builds.model import Evidence
 from cudalock.compat.model import Mode
 from cudalock.lock.canonical import digest_of
 from cudalock.lock.model import Contract, GpuContract, Lock, LockedTarget, LockedTriple
 from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from packaging.pylock import Pylock
 
 __all__ = ["DocumentError", "INPUT_LISTS", "parse_lock", "SCHEMA", "TooNewError", "tool_table"]
 
@@ -108,16 +109,29 @@ def _without_none(table: dict[str, Any]) -> dict[str, Any]:
 # --- table -> values
 
 
-def parse_lock(document: Mapping[str, Any], pylock: Pylock) -> Lock:
-    """Reads cudalock's part of a document that ``packaging`` has accepted.
+def parse_lock(document: Mapping[str, Any], read: Callable[[], Pylock]) -> Lock:
+    """Reads cudalock's part of a document.
+
+    What cudalock wrote was valid when it was written, and a matching digest says that it still is that: such a
+    document is read in full only when its packages are asked for. Any other is read at once.
+
+    Args:
+        document: as parsed from TOML.
+        read: reads and validates it as PEP 751 has it.
 
     Raises:
         TooNewError: if its schema is newer than ours.
         DocumentError: if a value has the wrong type or form.
     """
+    written = _written_digest(document)
+    actual = digest_of(document) if written is not None else None
+    intact = written is not None and written == actual
+    pylock: Any = None if intact else read()
+    unread = read if intact else None
+    wheels = tuple(_wheel_names(document))
     tool = document.get("tool", {})
     if "cudalock" not in tool:
-        return Lock(pylock=pylock, ours=False)
+        return Lock(pylock=pylock, unread=unread, ours=False, wheels=wheels)
     table = _Table(tool["cudalock"], "tool.cudalock")
     schema = table.required("schema", int)
     if schema > SCHEMA:
@@ -127,15 +141,36 @@ def parse_lock(document: Mapping[str, Any], pylock: Pylock) -> Lock:
     digest = table.optional("digest", str)
     return Lock(
         pylock=pylock,
+        unread=unread,
         ours=True,
+        wheels=wheels,
         inputs=_inputs(table),
         indexes=table.texts("indexes"),
         triple=_triple(table.sub("triple")),
         target=_target(table.sub("target")),
         contract=_contract(table.sub("contract")),
         digest=digest,
-        digest_ok=digest == digest_of(document),
+        digest_ok=intact,
     )
+
+
+def _written_digest(document: Mapping[str, Any]) -> str | None:
+    tool = document.get("tool")
+    table = tool.get("cudalock") if isinstance(tool, Mapping) else None
+    digest = table.get("digest") if isinstance(table, Mapping) else None
+    return digest if isinstance(digest, str) else None
+
+
+def _wheel_names(document: Mapping[str, Any]) -> Iterator[str]:
+    """The file names of all wheels: stated, else the last part of their URL or path."""
+    packages = document.get("packages")
+    for package in packages if isinstance(packages, list) else ():
+        wheels = package.get("wheels") if isinstance(package, Mapping) else None
+        for wheel in wheels if isinstance(wheels, list) else ():
+            if isinstance(wheel, Mapping):
+                name = wheel.get("name") or wheel.get("path") or wheel.get("url")
+                if isinstance(name, str):
+                    yield re.split(r"[/\\]", name.partition("#")[0].partition("?")[0])[-1]
 
 
 def _inputs(table: _Table) -> dict[str, Any]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import re
 import stat
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError, is_valid_pylock_path
+from typing import TYPE_CHECKING, Any
 
 from cudalock.errors import InternalError, UsageError
 from cudalock.lock.document import DocumentError, TooNewError, parse_lock
 from cudalock.lock.model import Lock
+
+if TYPE_CHECKING:
+    from packaging.pylock import Pylock
 
 __all__ = ["dump_lock", "parse_text", "read_lock", "refuse_foreign", "require_intact", "write_lock"]
 
@@ -47,7 +49,24 @@ def parse_text(text: str, shown: str) -> Lock:
     """Like :func:`read_lock` for text already read; ``shown`` is the file's name in errors."""
     document = _document(text, shown)
     try:
-        pylock = Pylock.from_dict(document)
+        return parse_lock(document, partial(_pylock, document, shown))
+    except TooNewError as error:
+        raise UsageError(
+            "lock-too-new",
+            f"{shown} was made by a newer cudalock: {error.reason}",
+            hint="update cudalock, e.g. with `pip install --upgrade cudalock`",
+            details={"file": shown, "path": error.path},
+        ) from error
+    except DocumentError as error:
+        raise _invalid(shown, error.path, str(error)) from error
+
+
+def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
+    """The document as ``packaging`` reads and validates it: its import alone takes longer than a whole ``check``."""
+    from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
+
+    try:
+        return Pylock.from_dict(document)
     except PylockUnsupportedVersionError as error:
         raise UsageError(
             "lock-version-unsupported",
@@ -58,17 +77,6 @@ def parse_text(text: str, shown: str) -> Lock:
     except PylockValidationError as error:
         where = f"{error.context}: " if error.context else ""
         raise _invalid(shown, error.context, f"{where}{error.message}") from error
-    try:
-        return parse_lock(document, pylock)
-    except TooNewError as error:
-        raise UsageError(
-            "lock-too-new",
-            f"{shown} was made by a newer cudalock: {error.reason}",
-            hint="update cudalock, e.g. with `pip install --upgrade cudalock`",
-            details={"file": shown, "path": error.path},
-        ) from error
-    except DocumentError as error:
-        raise _invalid(shown, error.path, str(error)) from error
 
 
 def _document(text: str, shown: str) -> dict[str, Any]:
@@ -117,7 +125,7 @@ def _read_text(path: Path) -> str:
 
 
 def _check_name(path: Path) -> None:
-    if not is_valid_pylock_path(path):
+    if not re.fullmatch(r"pylock\.(?:[^.]+\.)?toml", path.name):  # as PEP 751 names them
         raise UsageError(
             "lock-name-invalid",
             f"a lock cannot be named {path.name!r}: uv and pip would not recognise it",
@@ -216,7 +224,7 @@ def _real(path: Path) -> Path:
 
 
 def _replace(real: Path, content: bytes) -> None:
-    temporary = real.with_name(f".{real.name}.{secrets.token_hex(4)}.tmp")
+    temporary = real.with_name(f".{real.name}.{os.urandom(4).hex()}.tmp")
     # created with the mode that any new file gets here; an existing file's mode is then taken over
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:

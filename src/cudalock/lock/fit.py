@@ -9,21 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from cudalock import facts
-from cudalock.builds.model import Build
-from cudalock.compat.architecture import serving_architecture
-from cudalock.compat.driver import driver_os, reaches
-from cudalock.compat.judging import judge
-from cudalock.compat.model import Mode, Reason, Verdict
+from cudalock.compat.model import Mode
 from cudalock.errors import CudalockError
 from cudalock.findings import Finding, Severity
 from cudalock.host.model import Gpu, Host
-from cudalock.lock.contract import build_of, triton_of
 from cudalock.lock.inputs import recorded_policy
 from cudalock.lock.model import Contract, GpuContract, Lock
 from cudalock.target.model import Platform, PythonVersion, Target, TargetGpu
 from cudalock.versions import ComputeCapability
+
+if TYPE_CHECKING:  # the rules are loaded where there is a GPU or a driver to judge
+    from cudalock.builds.model import Build
+    from cudalock.compat.model import Reason, Verdict
 
 __all__ = ["contract_findings", "Fit", "judge_fit", "python_findings"]
 
@@ -61,25 +61,31 @@ def judge_fit(lock: Lock, machine: Target | Host, *, python: PythonVersion | Non
     """
     if not lock.ours or lock.target is None:
         return Fit(unknown=("drivers and GPUs: the lock was not made by cudalock and says nothing of them",))
-    target, unknown = (machine, ()) if isinstance(machine, Target) else _target_of(machine)
+    target, unknown = (machine, ()) if isinstance(machine, Target) else _target_of(machine, lock.contract)
     findings = [*_platform(lock, machine, target), *_python(lock, machine, python), *_libc(lock, target.platform)]
-    build = build_of(lock)
-    if build is None or lock.contract is None or target.cpu or any(item.severity == "error" for item in findings):
+    no_gpu_build = lock.contract is None or lock.triple is None or lock.triple.cuda is None
+    if no_gpu_build or target.cpu or any(item.severity == "error" for item in findings):
         return Fit(findings=tuple(findings))
-    gpu_fit = _gpus(lock, lock.contract, build, target)
+    gpu_fit = _gpus(lock, target)
     return Fit(findings=(*findings, *gpu_fit.findings), unknown=(*unknown, *gpu_fit.unknown))
 
 
-def _target_of(host: Host) -> tuple[Target, tuple[str, ...]]:
+def _target_of(host: Host, contract: Contract | None) -> tuple[Target, tuple[str, ...]]:
     """The host as a target with gaps, which is enough for a lock: it needs no tags and no markers."""
     unknown: list[str] = []
+    # Which products a cuda-compat library lifts matters, and is looked up, only where one is in play.
+    lifting = host.compat_library is not None or (contract is not None and contract.compat is Mode.FORWARD)
     gpus: list[TargetGpu] = []
     for gpu in host.gpus:
         if gpu.compute_capability is None:
             unknown.append(f"the compute capability of GPU {gpu.index} ({gpu.name or 'no name'})")
         else:
             gpus.append(
-                TargetGpu(compute_capability=gpu.compute_capability, name=gpu.name, forward_compatible=_lifts(gpu))
+                TargetGpu(
+                    compute_capability=gpu.compute_capability,
+                    name=gpu.name,
+                    forward_compatible=_lifts(gpu) if lifting else None,
+                )
             )
     target = Target(
         platform=Platform("windows" if host.os == "windows" else "linux", host.machine or "x86_64", host.libc),
@@ -151,8 +157,7 @@ def _libc(lock: Lock, platform: Platform) -> list[Finding]:
     """Wheels name the oldest glibc that they run on; the lock asks for the newest of these."""
     if platform.os != "linux" or platform.libc is None:
         return []
-    needs = [(needed, wheel.filename) for package in lock.pylock.packages for wheel in package.wheels or ()
-             if (needed := _glibc_of(wheel.filename))]  # fmt: skip
+    needs = [(needed, name) for name in lock.wheels if (needed := _glibc_of(name))]
     if not needs:
         return []
     needed, filename = max(needs)
@@ -186,11 +191,18 @@ def _glibc_of(filename: str) -> tuple[int, int] | None:
 # --- driver and GPUs
 
 
-def _gpus(lock: Lock, contract: Contract, build: Build, target: Target) -> Fit:
+def _gpus(lock: Lock, target: Target) -> Fit:
     driver_known = target.driver is not None or target.cuda_driver is not None
+    if not driver_known and not target.gpus:
+        return Fit(unknown=("the driver and the GPUs of this machine",))
+    from cudalock.compat.judging import judge
+    from cudalock.lock.contract import build_of, triton_of
+
+    contract, build = lock.contract, build_of(lock)
+    if contract is None or build is None:
+        return Fit()
     if not target.gpus:
-        unknown = ["the GPUs of this machine"] if driver_known else ["the driver and the GPUs of this machine"]
-        return Fit(findings=_by_driver_alone(contract, target), unknown=tuple(unknown))
+        return Fit(findings=_by_driver_alone(contract, target), unknown=("the GPUs of this machine",))
     if not driver_known:
         return Fit(findings=_by_gpus_alone(build, target), unknown=("the driver of this machine",))
     # what the user ruled out when resolving does not matter here: only whether it runs
@@ -236,6 +248,8 @@ def _note_severity(reason: Reason) -> Severity:
 
 
 def _by_driver_alone(contract: Contract, target: Target) -> tuple[Finding, ...]:
+    from cudalock.compat.driver import reaches
+
     if target.driver is None or contract.driver_min is None or contract.compat is Mode.FORWARD:
         return ()
     if reaches(target.driver, contract.driver_min):
@@ -260,6 +274,8 @@ def _driver_too_old(target: Target, code: str, lowest: object, needs: str, gpu: 
 
 def _by_gpus_alone(build: Build, target: Target) -> tuple[Finding, ...]:
     """Without a driver it is still known which GPUs the build holds no code for, PTX included."""
+    from cudalock.compat.architecture import serving_architecture
+
     if build.cuda is None:
         return ()
     findings: list[Finding] = []
@@ -281,6 +297,8 @@ def _by_gpus_alone(build: Build, target: Target) -> tuple[Finding, ...]:
 
 def _below_recorded(contract: Contract, build: Build, target: Target) -> list[Finding]:
     """What the lock itself records, where it knows more than the tables of this cudalock."""
+    from cudalock.compat.driver import driver_os, reaches
+
     findings: list[Finding] = []
     for gpu in target.gpus:
         entry = _entry_for(contract, build, gpu.compute_capability)
@@ -298,6 +316,8 @@ def _below_recorded(contract: Contract, build: Build, target: Target) -> list[Fi
 
 def _entry_for(contract: Contract, build: Build, gpu: ComputeCapability) -> GpuContract | None:
     """The entry of the GPU itself, else that of the architecture which serves it."""
+    from cudalock.compat.architecture import serving_architecture
+
     if gpu in contract.gpus or build.cuda is None:
         return contract.gpus.get(gpu)
     serving = serving_architecture(build.architectures, gpu, build.cuda, build.cuda).architecture

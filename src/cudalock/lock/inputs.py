@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING, Any
 
 from cudalock.compat.model import Mode, Policy
-from cudalock.lock.model import Lock
-from cudalock.requirements.model import AskedRequirement, Request
-from cudalock.requirements.parsing import normalized_names, parse_exclude_newer, parse_requirement
+
+if TYPE_CHECKING:  # `check` reads the recorded policy, and needs no requirement for it
+    from datetime import datetime
+
+    from packaging.requirements import Requirement
+
+    from cudalock.lock.model import Lock
+    from cudalock.requirements.model import AskedRequirement, Request
 
 __all__ = ["recorded_inputs", "recorded_policy", "recorded_request", "requirement_text", "without_credentials"]
 
@@ -49,6 +49,9 @@ def _texts(asked: Iterable[AskedRequirement]) -> tuple[str, ...]:
 
 def requirement_text(requirement: Requirement) -> str:
     """One spelling for one requirement: normalised name, sorted parts, no credentials in an address."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     plain = Requirement(str(requirement))
     plain.name = canonicalize_name(plain.name)
     plain.extras = {str(canonicalize_name(extra)) for extra in plain.extras}
@@ -59,11 +62,15 @@ def requirement_text(requirement: Requirement) -> str:
 
 def without_credentials(url: str) -> str:
     """The address without user, password and fragment (a ``#sha256=`` stands in the lock on its own)."""
+    from urllib.parse import urlsplit, urlunsplit
+
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
 
 
 def _moment(moment: datetime | None) -> str | None:
+    from datetime import UTC
+
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -91,6 +98,9 @@ def recorded_request(lock: Lock) -> Request:
     Raises:
         UsageError: if something recorded does not parse, as for any other input.
     """
+    from cudalock.requirements.model import Request
+    from cudalock.requirements.parsing import normalized_names, parse_exclude_newer
+
     inputs: Mapping[str, Any] = lock.inputs
     exclude_newer = inputs.get("exclude-newer")
     return Request(
@@ -105,6 +115,9 @@ def recorded_request(lock: Lock) -> Request:
 
 
 def _asked(texts: Iterable[str], *, constraint: bool = False) -> tuple[AskedRequirement, ...]:
+    from cudalock.requirements.model import AskedRequirement
+    from cudalock.requirements.parsing import parse_requirement
+
     return tuple(
         AskedRequirement(requirement=parse_requirement(text, "the lock", constraint=constraint), origin="the lock")
         for text in texts

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from packaging.pylock import Pylock
+if TYPE_CHECKING:  # named in annotations only: `check` has a tenth of a second
+    from packaging.pylock import Pylock
 
-from cudalock.builds.model import Evidence
-from cudalock.compat.model import Mode
-from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion
+    from cudalock.builds.model import Evidence
+    from cudalock.compat.model import Mode
+    from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion
 
 __all__ = ["Contract", "GpuContract", "Lock", "LockedTarget", "LockedTriple"]
 
@@ -72,13 +73,15 @@ class Lock:
     """A lock: the PEP 751 document and cudalock's part of it, parsed.
 
     Attributes:
-        pylock: the document as ``packaging`` reads it.
+        pylock: the document as ``packaging`` reads it; of a lock whose digest matches it is read on first use.
         ours: whether ``[tool.cudalock]`` is there; the rest is None or empty if not.
         inputs: what was asked for: requirements, constraints, extras, groups, cuda, compat and so on
         digest: as written; ``digest_ok`` whether it matches the content.
+        wheels: the names of all wheels.
+        unread: reads ``pylock``, where that is still to be done.
     """
 
-    pylock: Pylock
+    pylock: Pylock = field(default=None)  # type: ignore[assignment]
     ours: bool
     inputs: Mapping[str, Any] = field(default_factory=dict)
     indexes: tuple[str, ...] = ()
@@ -88,3 +91,19 @@ class Lock:
     digest: str | None = None
     digest_ok: bool = False
     schema: Literal[1] = 1
+    wheels: tuple[str, ...] = field(default=(), compare=False)
+    unread: Callable[[], Pylock] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.unread is not None:
+            object.__delattr__(self, "pylock")
+
+    if not TYPE_CHECKING:  # for a type checker, pylock is simply there
+
+        def __getattr__(self, name: str) -> Any:
+            """Comes here only for what is not there: ``pylock`` before its first use."""
+            if name != "pylock" or self.unread is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            object.__setattr__(self, "pylock", self.unread())
+            object.__setattr__(self, "unread", None)
+            return self.pylock

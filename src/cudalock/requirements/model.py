@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import NormalizedName
+if TYPE_CHECKING:  # named in annotations only
+    from datetime import datetime
+
+    from packaging.requirements import Requirement
+    from packaging.utils import NormalizedName
 
 __all__ = ["AskedRequirement", "Request"]
 

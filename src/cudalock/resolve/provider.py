@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
-from resolvelib import AbstractProvider, BaseReporter
+from resolvelib import AbstractProvider
 from resolvelib.structs import RequirementInformation, State
 
 from cudalock import facts
@@ -34,6 +34,7 @@ from cudalock.compat import Reason, cuda_major_of_distribution
 from cudalock.errors import UsageError
 from cudalock.index.model import CoreMetadata, IndexFile, PageRef
 from cudalock.resolve.context import Context, direct_file
+from cudalock.resolve.observer import wanted_identifiers
 from cudalock.resolve.wants import (
     BUILD,
     IMPOSSIBLE,
@@ -49,7 +50,7 @@ from cudalock.resolve.wants import (
 if TYPE_CHECKING:
     from resolvelib.providers import Preference
 
-__all__ = ["Observer", "Provider"]
+__all__ = ["Provider"]
 
 
 class Provider(AbstractProvider[Want, Choice, str]):
@@ -187,7 +188,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
         torch = state.mapping.get(TORCH)
         if not self._page_is_given:
             self.torch_page = torch.file.page if isinstance(torch, Candidate) else None
-        self._unwanted = frozenset(state.criteria) - _wanted(state) - {BUILD, IMPOSSIBLE}
+        self._unwanted = frozenset(state.criteria) - wanted_identifiers(state) - {BUILD, IMPOSSIBLE}
 
     # -- candidates
 
@@ -279,7 +280,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
         if candidate.name != TORCH and not declared and implies_torch(candidate.name):
             torches = paired_torch(candidate.name, candidate.version) or SpecifierSet()
             requirements.append(Requirement(f"torch{torches}"))
-        if _has_cuda(candidate):
+        if _must_fit(candidate):
             yield FitsWant(
                 project=candidate.name,
                 version=candidate.version,
@@ -329,37 +330,6 @@ class Provider(AbstractProvider[Want, Choice, str]):
         return self.context.companions.refusals(want.project, version, file, judged.build, declared=want.declared)
 
 
-class Observer(BaseReporter[Want, Choice, str]):
-    """Tells the provider what is pinned after every round."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-
-    def ending_round(self, index: int, state: State[Any, Any, Any]) -> None:
-        """After every step."""
-        self._provider.observe(state)
-
-
-def _wanted(state: State[Want, Choice, str]) -> set[str]:
-    """The identifiers that something which was asked for leads to, by the pins as they are."""
-    wanted: set[str] = set()
-    children: dict[int, list[str]] = {}
-    for identifier, criterion in state.criteria.items():
-        for information in criterion.information:
-            if information.parent is None:
-                wanted.add(identifier)
-            else:
-                children.setdefault(id(information.parent), []).append(identifier)
-    pending = list(wanted)
-    while pending:
-        pinned = state.mapping.get(pending.pop())
-        for child in children.get(id(pinned), ()) if pinned is not None else ():
-            if child not in wanted:
-                wanted.add(child)
-                pending.append(child)
-    return wanted
-
-
 def _rank(identifier: str, *, pinned: bool, asked: bool) -> int:
     """When a project is decided: early what settles torch, late what only follows from torch."""
     if asked and pinned:
@@ -383,17 +353,14 @@ def _covers(refused: Candidate, candidate: Candidate) -> bool:
     return same and refused.extras <= candidate.extras
 
 
-# nvidia-cutlass-dsl requires its -libs-cu12 beside -libs-cu13 (metadata of 4.7.1 to 4.8.1): compilers, not libraries
-# that torch loads, so they do not belong to a CUDA major in the sense of rule R4.
-_MIXED_ON_PURPOSE = ("nvidia-cutlass-dsl",)
-
-
-def _has_cuda(candidate: Candidate) -> bool:
+def _must_fit(candidate: Candidate) -> bool:
+    """Whether there can be torch builds that a candidate does not go with though no metadata says so."""
     name = candidate.name
-    if name == TORCH or name in TRITON_NAMES or name.startswith(_MIXED_ON_PURPOSE):
+    if name == TORCH or name in TRITON_NAMES:
         return False
     return (
         name in facts.companions()
+        or name in facts.implied_bounds()
         or name in facts.torch_family()
         or cuda_major_of_distribution(name, candidate.version) is not None
     )

@@ -24,8 +24,9 @@ from cudalock.resolve.conflict import explain
 from cudalock.resolve.context import Context
 from cudalock.resolve.model import Pin, Resolution, Triple
 from cudalock.resolve.notes import Found, held_back, notes_of, warnings_of
+from cudalock.resolve.observer import Observer, Stuck
 from cudalock.resolve.options import ResolveOptions
-from cudalock.resolve.provider import Observer, Provider
+from cudalock.resolve.provider import Provider
 from cudalock.resolve.wants import PackageWant
 from cudalock.target.model import Target
 
@@ -92,8 +93,8 @@ def _announce(context: Context, roots: Iterable[PackageWant]) -> None:
 def _solve(provider: Provider, roots: list[PackageWant]) -> Found:
     context = provider.context
     try:
-        return Resolver(provider, Observer(provider)).resolve(roots, max_rounds=context.options.max_rounds)
-    except ResolutionImpossible as error:
+        return Resolver(provider, Observer(provider.observe)).resolve(roots, max_rounds=context.options.max_rounds)
+    except (ResolutionImpossible, Stuck) as error:
         raise explain(provider, roots, error.causes) from None
     except ResolutionTooDeep:
         raise AnswerIsNo(
