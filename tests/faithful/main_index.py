@@ -48,7 +48,7 @@ class MainIndex(Collector):
             self.add_main("flash-attn", sdist["filename"], sdist["sha256"], metadata, self.released("2.8.0"))
             assert version in sdist["filename"]
         for version, torch in (("3.2.0.post19", "2.6.0"), ("3.3.1.post21", "2.7.1"), ("3.4.0.post21", "2.8.0"),
-                               ("3.5.1.post23", "2.9.1"), ("3.6.0.post26", "2.11.0"), ("3.7.1.post27", "2.13.0")):  # fmt: skip
+                               ("3.5.1.post23", "2.9.1"), ("3.6.0.post26", "2.11.0"), ("3.7.1.post27", "2.13.0"), ("3.8.0.post29", "2.14.1")):  # fmt: skip
             metadata = self.metadata_id("triton-windows", [], ">=3.9,<3.15", [])
             for python in ("cp310", "cp311", "cp312", "cp313", "cp314"):
                 filename = f"triton_windows-{version}-{python}-{python}-win_amd64.whl"
