@@ -66,8 +66,7 @@ def package(session: nox.Session) -> None:
     shutil.rmtree(out, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(out), silent=True)
     wheel = next(out.glob("*.whl"))
-    session.run("python", "-m", "pip", "--version", success_codes=[0, 1], silent=True)
-    bare = Path(session.create_tmp()) / "bare"
+    bare = Path(session.create_tmp()).resolve() / "bare"
     shutil.rmtree(bare, ignore_errors=True)
     session.run("python", "-m", "venv", str(bare))
     scripts = bare / ("Scripts" if os.name == "nt" else "bin")
