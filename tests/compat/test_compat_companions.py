@@ -3,9 +3,14 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
-from cudalock.compat.companions import companion_fits, companion_notes, cuda_major_of_distribution
+from cudalock.compat.companions import (
+    companion_fits,
+    companion_lacks_gpu,
+    companion_notes,
+    cuda_major_of_distribution,
+)
 from cudalock.versions import CudaVersion
-from support.judging import make_build
+from support.judging import linux_target, make_build
 
 
 def codes(
@@ -76,3 +81,46 @@ def test_a_companion_that_works_with_less_is_a_note() -> None:
     assert [note.code for note in companion_notes("torchao", Version("0.14.1"), build)] == ["companion-mismatch"]
     assert companion_notes("torchao", Version("0.15.0"), build) == ()
     assert companion_notes("torchvision", Version("0.24.0"), build) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "torch", "fits"),
+    [
+        ("3.4.0.post21", "2.8.0", True),
+        ("3.7.1.post27", "2.8.0", False),  # newer than the one that torch 2.8 is paired with, and in no pair
+        ("3.5.1", "2.8.0", False),
+        ("3.7.1.post27", "2.13.0", True),  # nothing is known of either
+        ("3.0.0", "2.8.0", True),  # older than the table: not known
+    ],
+)
+def test_a_release_that_no_pair_covers_does_not_outrun_the_paired_one(version: str, torch: str, fits: bool) -> None:
+    assert codes("triton-windows", version, f"{torch}+cu128", "12.8") == ([] if fits else ["companion-mismatch"])
+
+
+@pytest.mark.parametrize(
+    ("numpy", "torch", "fits"),
+    [
+        ("1.26.4", "2.2.2", True),
+        ("2.0.0", "2.2.2", False),
+        ("2.3.5", "2.2.0+cu121", False),
+        ("2.3.5", "2.3.0", True),
+        ("2.3.5", "2.15.0", True),
+    ],
+)
+def test_numpy_2_beside_a_torch_that_was_compiled_for_numpy_1(numpy: str, torch: str, fits: bool) -> None:
+    assert codes("numpy", numpy, torch, "12.1") == ([] if fits else ["numpy2-with-old-torch"])
+
+
+def test_compilers_that_come_for_both_majors_belong_to_none() -> None:
+    assert codes("nvidia-cutlass-dsl-libs-cu12", "4.8.1", "2.14.0", "13.0") == []
+    assert cuda_major_of_distribution("nvidia-cutlass-dsl-libs-cu13", Version("4.8.1")) is None
+
+
+def test_an_extension_that_needs_a_newer_gpu() -> None:
+    reason = companion_lacks_gpu("flash_attn", linux_target("580.65.06", "7.5", "9.0"))
+    assert reason is not None
+    assert reason.code == "extension-lacks-gpu"
+    assert reason.facts["needs"] == "8.0"
+    assert len(reason.facts["gpus"]) == 1
+    assert companion_lacks_gpu("flash_attn", linux_target("580.65.06", "8.0")) is None
+    assert companion_lacks_gpu("torchvision", linux_target("580.65.06", "5.0")) is None

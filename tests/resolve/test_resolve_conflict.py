@@ -28,7 +28,8 @@ def test_unknown_package_with_near_matches(world: World) -> None:
 def test_unknown_package_that_another_requires(world: World) -> None:
     world.index.add("demo", "1.0", "ghost>=2")
     error = refusal(world, "demo")
-    assert error.code == "package-not-found"
+    assert error.code == "index-dependency-missing"
+    assert error.details["cause"] == "package-not-found"
     assert "demo 1.0 requires ghost>=2" in error.message
 
 
@@ -166,5 +167,5 @@ def test_a_missing_dependency_of_every_build_is_told_in_seconds(world: World) ->
         for number in range(12):
             world.index.add(name, f"1.{number}")
     error = refusal(world, "torch", "alpha", "beta", "gamma", "delta")
-    assert error.code == "package-not-found"
+    assert error.code == "index-dependency-missing"
     assert "filelock" in error.message

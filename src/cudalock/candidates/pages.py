@@ -6,7 +6,7 @@ source that the user mapped it to, and from nowhere else: the PyTorch index also
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,8 +14,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from cudalock import facts
-from cudalock.candidates.names import parse_file_name
+from cudalock.candidates.names import parse_file_name, parse_version
 from cudalock.errors import TransportError
+from cudalock.index.lazy_page import LazyFiles
 from cudalock.index.model import IndexFile, IndexReader, PageRef
 
 __all__ = ["Listing", "Pages", "PytorchUse"]
@@ -33,9 +34,8 @@ class Listing:
 
     def of_release(self, release: Version) -> tuple[IndexFile, ...]:
         """The files of all versions that are this release, whatever their local part."""
-        return tuple(
-            file for version, files in self.files.items() if Version(version.public) == release for file in files
-        )
+        versions = [version for version in self.files if version.public == release.public]
+        return tuple(file for version in versions for file in self.files[version])
 
 
 @dataclass(slots=True)
@@ -95,12 +95,13 @@ class Pages:
                 raise self.unreachable() from error
             return Listing(ref, {}, found=False)
 
-    def unreachable(self) -> TransportError:
-        """The error that says that the PyTorch index is needed and did not answer."""
+    def unreachable(self, why: str = "") -> TransportError:
+        """The error that says that the PyTorch index is needed, for what reason, and did not answer."""
         cause = self.fault.message if self.fault is not None else "it was not asked"
+        reason = f" ({why})" if why else ""
         return TransportError(
             "index-unreachable",
-            f"the PyTorch index is needed here and did not deliver: {cause}",
+            f"the PyTorch index is needed here{reason} and did not deliver: {cause}",
             hint="name a mirror of it with --pytorch-index-url, or try again later",
             details={"index": "pytorch", "cause": cause},
         )
@@ -130,13 +131,48 @@ class Pages:
         if ref not in self._listings:
             page = self.reader.page(ref)
             self.heard.add(ref.index)
-            grouped: dict[Version, list[IndexFile]] = {}
-            for file in page.files:
-                name = parse_file_name(file.filename, ref.project)
-                if name is not None and _belongs(file, name.version):
-                    grouped.setdefault(name.version, []).append(file)
-            self._listings[ref] = Listing(ref, {v: tuple(files) for v, files in grouped.items()}, found=page.found)
+            self._listings[ref] = Listing(ref, _by_version(page.files, ref), found=page.found)
         return self._listings[ref]
+
+
+def _by_version(files: Sequence[IndexFile], ref: PageRef) -> Mapping[Version, tuple[IndexFile, ...]]:
+    if isinstance(files, LazyFiles) and ref.label is None:
+        return _LazyVersions(files, ref.project)
+    grouped: dict[Version, list[IndexFile]] = {}
+    for file in files:
+        name = parse_file_name(file.filename, ref.project)
+        if name is not None and _belongs(file, name.version):
+            grouped.setdefault(name.version, []).append(file)
+    return {version: tuple(found) for version, found in grouped.items()}
+
+
+class _LazyVersions(Mapping[Version, tuple[IndexFile, ...]]):
+    """The files of a large page by version; a version's files are read when they are asked for."""
+
+    def __init__(self, files: LazyFiles, project: NormalizedName) -> None:
+        self._files = files
+        self._project = project
+        self._groups: dict[Version, list[str]] = {}
+        self._read: dict[Version, tuple[IndexFile, ...]] = {}
+        for group in files.groups():
+            version = parse_version(group)
+            if version is None:
+                name = parse_file_name(group, project)
+                version = name.version if name is not None else None
+            if version is not None:
+                self._groups.setdefault(version, []).append(group)
+
+    def __getitem__(self, version: Version) -> tuple[IndexFile, ...]:
+        if version not in self._read:
+            files = [file for group in self._groups[version] for file in self._files.of_group(group)]
+            self._read[version] = tuple(f for f in files if parse_file_name(f.filename, self._project) is not None)
+        return self._read[version]
+
+    def __iter__(self) -> Iterator[Version]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
 
 def _belongs(file: IndexFile, version: Version) -> bool:

@@ -56,7 +56,7 @@ def ordered_versions(versions: Iterable[Version], wish: VersionWish) -> tuple[li
     if wish.prereleases or wish.specifiers.prereleases:
         return allowed, []
     finals = [version for version in allowed if not version.is_prerelease or version == wish.preferred]
-    return finals, [version for version in allowed if version not in set(finals)]
+    return finals, [version for version in allowed if version.is_prerelease and version != wish.preferred]
 
 
 def fitting_files(

@@ -114,6 +114,14 @@ class TorchCandidates:
         """What the rules said of a file, None if it was not read."""
         return self._judged.get((file.page, file.filename))
 
+    def judged_build(self, build: Build) -> JudgedBuild | None:
+        """The judgement of the file that a build was read from, None if no such file was read."""
+        place = build.version, build.source, build.label
+        for judged in self._judged.values():
+            if (judged.build.version, judged.build.source, judged.build.label) == place:
+                return judged
+        return None
+
     def table_triton(self, file: IndexFile) -> Requirement | None:
         """What the table says that a file requires of triton on the target's Python; None if nothing or unknown."""
         row = self._row(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cudalock.compat.model import Policy
     from cudalock.host.model import Host
     from cudalock.index import IndexClient, IndexSettings
+    from cudalock.index.model import CoreMetadata, IndexFile
     from cudalock.lock.model import Lock, LockedTarget
     from cudalock.requirements.model import Request
     from cudalock.resolve import ResolveOptions
@@ -159,8 +161,10 @@ def make_policy(options: Mapping[str, Any], recorded: Policy | None = None) -> P
     return policy
 
 
-def make_resolve_options(session: Session, options: Mapping[str, Any]) -> ResolveOptions:
-    """How the PyTorch index and further sources are used."""
+def make_resolve_options(
+    session: Session, options: Mapping[str, Any], client: IndexClient | None = None
+) -> ResolveOptions:
+    """How the PyTorch index and further sources are used, and, with a client, how a source distribution is asked."""
     from packaging.utils import canonicalize_name
 
     from cudalock.resolve import ResolveOptions
@@ -177,7 +181,20 @@ def make_resolve_options(session: Session, options: Mapping[str, Any]) -> Resolv
         for name, source in session.config.sources.items()
         for project in source.projects
     }
-    return ResolveOptions(pytorch=use, sources=sources)  # type: ignore[arg-type]  # one of the three literals
+
+    build_metadata = partial(_ask_build, session, options, client) if client is not None else None
+    return ResolveOptions(
+        pytorch=use,  # type: ignore[arg-type]  # one of the three literals
+        sources=sources,
+        build_metadata=build_metadata,
+    )
+
+
+def _ask_build(session: Session, options: Mapping[str, Any], client: IndexClient, file: IndexFile) -> CoreMetadata:
+    from cudalock.install.metadata import PipMetadata
+
+    where, offline = options["index_url"], options["offline"]
+    return PipMetadata(client, index_url=where, offline=offline, reporter=session.reporter)(file)
 
 
 def make_request(

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from cudalock import lazy_names
 
 if TYPE_CHECKING:
-    from cudalock.compat.companions import companion_fits, companion_notes, cuda_major_of_distribution
+    from cudalock.compat.companions import (
+        companion_fits,
+        companion_lacks_gpu,
+        companion_notes,
+        cuda_major_of_distribution,
+    )
     from cudalock.compat.driver import driver_os, effective_cuda, lowest_driver, own_cuda
     from cudalock.compat.judging import judge, judge_without_triton, preference
     from cudalock.compat.model import GpuVerdict, Mode, Policy, Reason, Verdict
@@ -33,6 +38,7 @@ __all__ = [
     "assembler_target",
     "best_admitted",
     "companion_fits",
+    "companion_lacks_gpu",
     "companion_notes",
     "cuda_major_of_distribution",
     "driver_os",
@@ -54,6 +60,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "companions": (
             "companion_fits",
+            "companion_lacks_gpu",
             "companion_notes",
             "cuda_major_of_distribution",
         ),

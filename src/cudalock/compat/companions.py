@@ -16,9 +16,10 @@ from cudalock import facts
 from cudalock.builds.label import cuda_of_label
 from cudalock.builds.model import Build
 from cudalock.compat.model import Reason
+from cudalock.target.model import Target
 from cudalock.versions import CudaVersion
 
-__all__ = ["companion_fits", "companion_notes", "cuda_major_of_distribution"]
+__all__ = ["companion_fits", "companion_lacks_gpu", "companion_notes", "cuda_major_of_distribution"]
 
 
 def cuda_major_of_distribution(name: str, version: Version) -> int | None:
@@ -49,6 +50,23 @@ def companion_fits(
     return (*unpaired, *_bounded(normalized, version, build), *_one_cuda(normalized, version, build, cuda, cpu=cpu))
 
 
+def companion_lacks_gpu(name: str, target: Target) -> Reason | None:
+    """That no release of a compiled companion runs on a GPU of the target (flash-attn below 8.0); None if it may."""
+    row = facts.companions().get(canonicalize_name(name))
+    lowest = row.minimum_capability if row is not None else None
+    if row is None or lowest is None or target.cpu:
+        return None
+    below = sorted({str(gpu) for gpu in target.gpus if gpu.compute_capability < lowest})
+    if not below:
+        return None
+    return Reason(
+        rule="R2",
+        code="extension-lacks-gpu",
+        sentence=f"{row.project} needs compute capability {lowest} or above, and the target has {', '.join(below)}",
+        facts={"package": row.project, "needs": str(lowest), "gpus": below, "source": row.source},
+    )
+
+
 def companion_notes(name: str, version: Version, build: Build) -> tuple[Reason, ...]:
     """What a companion does less well beside this torch, though it works (torchao without its compiled parts)."""
     row = facts.companions().get(canonicalize_name(name))
@@ -70,7 +88,6 @@ def _unpaired(row: facts.CompanionRow, version: Version, build: Build) -> Iterat
                 "source": row.source,
             },
         )
-
 
     elif (newest := _outrun(row, version, build.version)) is not None:
         yield Reason(

@@ -1,8 +1,8 @@
 """What would help when nothing is admitted, each step checked by the same rules before it is offered.
 
-Cheapest first: dropping a pin, waiving the triton rule, another assembler, a cuda-compat library, a newer driver, fewer
-of the machine's GPUs. Nothing is offered that the rules do not admit; in particular no driver that no longer drives
-one of the GPUs.
+Cheapest first: another CUDA release than the one named, dropping a pin, waiving the triton rule, another assembler, a
+cuda-compat library, a newer driver, fewer of the machine's GPUs. Nothing is offered that the rules do not admit; in
+particular no driver that no longer drives one of the GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from cudalock.versions import CudaVersion, DriverVersion
 
 __all__ = ["Remedy", "TorchOption", "best_admitted", "refusals_by_fact", "remedies", "unlocked_by_driver"]
 
-RemedyKind = Literal["pin", "without-triton", "assembler", "forward", "driver", "gpus"]
+RemedyKind = Literal[
+    "assembler", "cuda", "driver", "forward", "gpus", "pin", "platform", "python", "pytorch-index", "without-triton"
+]
 
 # TRITON_PTXAS_BLACKWELL_PATH works from 3.6 on (3.3 computes an unusable name; 3.4 and 3.5 have one assembler only).
 _BLACKWELL_PATH_SINCE = Version("3.6")
@@ -104,7 +106,7 @@ def remedies(options: Iterable[TorchOption], target: Target, policy: Policy, *, 
     """
     everything = tuple(options)
     wanted = tuple(option for option in everything if option.wanted)
-    found: list[Remedy] = []
+    found = list(_other_cuda(wanted, target, policy))
     found += _drop_pin(everything, target, policy, asked)
     found += _waive_triton(wanted, target, policy)
     found += _other_assembler(wanted, target, policy)
@@ -132,6 +134,35 @@ def _release(option: TorchOption) -> Version:
 
 def _gpu_names(gpus: Iterable[TargetGpu]) -> str:
     return " + ".join(str(gpu) for gpu in gpus)
+
+
+def _other_cuda(options: Sequence[TorchOption], target: Target, policy: Policy) -> Iterator[Remedy]:
+    """Where the user named a CUDA release: the nearest one that admits a build, and what the free choice would be."""
+    if policy.cuda is None:
+        return
+    asked, free = CudaVersion.parse(policy.cuda), replace(policy, cuda=None)
+    best = best_admitted(options, target, free)
+    if best is None:
+        return
+    others = {option.build.cuda for option in options if option.build.cuda is not None} - {asked}
+    for cuda in sorted(others, key=lambda one: (abs(_steps(one) - _steps(asked)), -_steps(one))):
+        named = best_admitted((o for o in options if o.build.cuda == cuda), target, free)
+        if named is None:
+            continue
+        sentence = f"--cuda {cuda} admits {named[0].build.version}"
+        if named[0].build.version != best[0].build.version:
+            sentence += f", and no --cuda at all {best[0].build.version} (CUDA {best[0].build.cuda})"
+        yield Remedy(
+            kind="cuda",
+            sentence=sentence,
+            admits=str(named[0].build.version),
+            option=f"--cuda {cuda}",
+        )
+        return
+
+
+def _steps(cuda: CudaVersion) -> int:
+    return cuda.major * 10 + cuda.minor  # for distances: a new major follows on the old one's ninth minor, near enough
 
 
 def _drop_pin(options: Sequence[TorchOption], target: Target, policy: Policy, asked: str) -> Iterator[Remedy]:

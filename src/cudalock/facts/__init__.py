@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from cudalock.facts.nccl import NcclRow, nccl_known_bad, nccl_trouble
     from cudalock.facts.pairing import (
         CompanionRow,
+        ImpliedBound,
         companions,
         cuda_major_of_package,
         implied_bounds,
-        ImpliedBound,
         is_placeholder,
         library_folder,
         prefers_main,
         torch_family,
     )
     from cudalock.facts.products import ProductMatch, UnknownProduct, find_product, product_names, product_of_pci
+    from cudalock.facts.sources import SourceBuild, source_builds
     from cudalock.facts.torch import LabelRow, TorchRow, labels, torch_row, torch_rows
     from cudalock.facts.triton import TritonLimits, TritonRow, triton_limits, triton_row, triton_rows
 
@@ -81,6 +82,8 @@ __all__ = [
     "ptxas_targets",
     "serving_rule",
     "ServingRule",
+    "source_builds",
+    "SourceBuild",
     "table_names",
     "tables_digest",
     "toolkit_driver",
@@ -125,6 +128,7 @@ _HOMES: dict[str, list[str]] = {
         "torch_family",
     ],
     "products": ["find_product", "product_names", "product_of_pci", "ProductMatch", "UnknownProduct"],
+    "sources": ["source_builds", "SourceBuild"],
     "torch": ["LabelRow", "labels", "torch_row", "torch_rows", "TorchRow"],
     "triton": ["triton_limits", "triton_row", "triton_rows", "TritonLimits", "TritonRow"],
 }

@@ -17,14 +17,18 @@ from packaging.version import InvalidVersion, Version
 from cudalock.errors import TransportError
 from cudalock.index.model import CoreMetadata
 
-__all__ = ["MAX_METADATA_BYTES", "parse_metadata"]
+__all__ = ["BUILD_REQUIRES", "MAX_METADATA_BYTES", "parse_metadata"]
 
 MAX_METADATA_BYTES = 16 * 1024 * 1024
 """The largest METADATA that is read; the largest known are below 1 MB."""
 
-_WANTED = frozenset(
-    {"metadata-version", "name", "version", "requires-python", "requires-dist", "provides-extra", "dynamic"}
-)
+BUILD_REQUIRES = "Cudalock-Build-Requires"
+"""A header of our own: what a source distribution's pyproject.toml says of its build, kept with its PKG-INFO."""
+
+_WANTED = frozenset({
+    "metadata-version", "name", "version", "requires-python", "requires-dist", "provides-extra", "dynamic",
+    BUILD_REQUIRES.lower(),
+})  # fmt: skip
 _MAX_REQUIREMENTS = 20_000
 _OLD_FORM = re.compile(r"^\s*([A-Za-z0-9._-]+(?:\s*\[[^\]]*\])?)\s*\(([^)]*)\)(.*)$", re.DOTALL)
 _STAR_ORDER = re.compile(r"(>=|<=|>|<)\s*([0-9][^,;\s*]*)\.\*")
@@ -62,6 +66,7 @@ def parse_metadata(content: bytes, source: str) -> CoreMetadata:
         requires=tuple(_requirement(line, source) for line in lines),
         extras=frozenset(canonicalize_name(extra) for extra in headers.get("provides-extra", [])),
         dynamic=_dynamic(headers),
+        build_requires=tuple(_requirement(line, source) for line in headers.get(BUILD_REQUIRES.lower(), [])),
     )
 
 

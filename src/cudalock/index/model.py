@@ -5,7 +5,7 @@ The values hold what the index said, unjudged: nothing here knows of GPUs or of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
@@ -76,13 +76,18 @@ class ProjectPage:
 
     ref: PageRef
     url: str
-    files: tuple[IndexFile, ...] = ()
+    files: Sequence[IndexFile] = ()
     found: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreMetadata:
-    """The parts of a distribution's METADATA that resolution needs."""
+    """The parts of a distribution's METADATA that resolution needs.
+
+    Attributes:
+        build_requires: of a source distribution, what its pyproject.toml says must be there to build it; no metadata
+            says it.
+    """
 
     name: NormalizedName
     version: Version
@@ -90,6 +95,7 @@ class CoreMetadata:
     requires: tuple[Requirement, ...]
     extras: frozenset[str]
     dynamic: frozenset[str] = frozenset()
+    build_requires: tuple[Requirement, ...] = ()
 
 
 class IndexReader(Protocol):

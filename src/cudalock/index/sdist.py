@@ -8,8 +8,10 @@ import zipfile
 import zlib
 from typing import IO, Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from cudalock.errors import TransportError
-from cudalock.index.metadata import MAX_METADATA_BYTES
+from cudalock.index.metadata import BUILD_REQUIRES, MAX_METADATA_BYTES
 
 __all__ = ["read_sdist_metadata"]
 
@@ -24,7 +26,8 @@ def read_sdist_metadata(stream: IO[bytes], filename: str) -> bytes:
     """PKG-INFO of a ``.tar.gz`` or ``.zip``.
 
     If PKG-INFO is older than metadata version 2.2, and so promises nothing, but pyproject.toml states the dependencies
-    statically, its text is marked as version 2.2: PEP 621 makes the same promise.
+    statically, its text is marked as version 2.2: PEP 621 makes the same promise. What the build requires is put before
+    it as headers of our own.
 
     Raises:
         TransportError: ``index-invalid-sdist``.
@@ -33,12 +36,12 @@ def read_sdist_metadata(stream: IO[bytes], filename: str) -> bytes:
         members = _from_zip(stream) if filename.endswith(".zip") else _from_tar(stream)
     except _DAMAGED as error:
         raise _invalid(filename, " ".join(str(error).split())[:160] or type(error).__name__) from None
-    content = members.get("PKG-INFO")
-    if content is None:
+    content = members.get("PKG-INFO", b"").removeprefix(b"\xef\xbb\xbf")
+    if not content:
         raise _invalid(filename, "it has no PKG-INFO")
-    if _is_static(members.get("pyproject.toml")):
-        return _promised(content)
-    return content
+    project = members.get("pyproject.toml")
+    added = "".join(f"{BUILD_REQUIRES}: {line}\n" for line in _build_requires(project)).encode()
+    return added + (_promised(content) if _is_static(project) else content)
 
 
 def _from_tar(stream: IO[bytes]) -> dict[str, bytes]:
@@ -87,6 +90,27 @@ def _is_static(content: bytes | None) -> bool:
     dynamic = project.get("dynamic", [])
     left_open = {str(field) for field in dynamic} if isinstance(dynamic, list) else {"dependencies"}
     return not {"dependencies", "optional-dependencies"} & left_open
+
+
+def _build_requires(content: bytes | None) -> list[str]:
+    """From ``[build-system]``; without one setuptools is the build backend (PEP 518)."""
+    usual = ["setuptools", "wheel"]
+    try:
+        system: Any = tomllib.loads((content or b"").decode("utf-8")).get("build-system")
+    except (ValueError, RecursionError):
+        return usual
+    requires = system.get("requires") if isinstance(system, dict) else None
+    if not isinstance(requires, list):
+        return usual
+    stated = [" ".join(line.split()) for line in requires if isinstance(line, str)]
+    return [line for line in stated if _is_requirement(line)]
+
+
+def _is_requirement(line: str) -> bool:
+    try:
+        return Requirement(line).url is None
+    except InvalidRequirement:
+        return False
 
 
 def _promised(content: bytes) -> bytes:

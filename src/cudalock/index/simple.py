@@ -18,6 +18,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from packaging.utils import canonicalize_name
 
 from cudalock.errors import TransportError
+from cudalock.index.lazy_page import LazyFiles, scan_page
 from cudalock.index.model import IndexFile, PageRef, ProjectPage
 
 __all__ = ["ACCEPT_ANY", "ACCEPT_HTML", "parse_page", "shown_url", "without_credentials"]
@@ -56,13 +57,15 @@ def parse_page(body: bytes, content_type: str, base_url: str, ref: PageRef) -> P
     """
     kind = content_type.partition(";")[0].strip().lower()
     clean_url = without_credentials(base_url)
+    build = _Builder(clean_url, ref)
+    if kind in _JSON_TYPES and (scanned := scan_page(body, _MAX_FILES)) is not None:
+        return ProjectPage(ref=ref, url=clean_url, files=LazyFiles(*scanned, build.file))
     if kind in _JSON_TYPES:
         entries = _json_entries(body, clean_url)
     elif kind in _HTML_TYPES:
         entries = _html_entries(body, clean_url)
     else:
         raise _invalid(clean_url, f"the answer is of type {kind[:80]!r}, neither JSON nor HTML")
-    build = _Builder(clean_url, ref)
     files = []
     for entry in entries:
         file = build.file(entry)
@@ -106,6 +109,7 @@ class _Builder:
         self._ref = ref
         parts = urlsplit(base_url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._folders = parts.path.split("/")[1:-1]
         self._prefixes: dict[str, bool] = {}
         self._sdist = re.compile(re.escape(ref.project) + r"-v?\d")
 
@@ -148,6 +152,8 @@ class _Builder:
                 return link
             if _PLAIN_PATH.fullmatch(link):
                 return self._origin + link
+        if (relative := self._relative(link)) is not None:
+            return relative
         try:
             url = urljoin(self._base_url, link.strip())
             parts = urlsplit(url)
@@ -160,6 +166,18 @@ class _Builder:
         if "@" in parts.netloc or parts.fragment or "#" in url:
             url = without_credentials(url)
         return url
+
+
+    def _relative(self, link: str) -> str | None:
+        """A plain link that climbs up from the page (``../../packages/...``), as mirrors have them."""
+        climb = 0
+        while link.startswith("../", 3 * climb):
+            climb += 1
+        path = link[3 * climb :]
+        plain = climb and len(link) <= _MAX_URL and "/." not in path and "//" not in path
+        if not plain or climb > len(self._folders) or not _PLAIN_PATH.fullmatch("/" + path):
+            return None
+        return "/".join((self._origin, *self._folders[: len(self._folders) - climb], path))
 
 
 def _hashes(value: object) -> dict[str, str]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 from resolvelib.structs import RequirementInformation
 
 from cudalock import facts
 from cudalock.candidates import TORCH, TRITON_NAMES, Candidate, VersionWish
-from cudalock.compat import Reason, Verdict, refusals_by_fact, remedies
+from cudalock.compat import Reason, Verdict, companion_lacks_gpu, refusals_by_fact, remedies
 from cudalock.errors import AnswerIsNo, CudalockError
 from cudalock.resolve.context import Context
 from cudalock.resolve.missing import missing_file, unknown_package
 from cudalock.resolve.notes import torch_options
 from cudalock.resolve.provider import Provider
+from cudalock.resolve.reach import out_of_reach, unpublished_cuda, with_pytorch
 from cudalock.resolve.wants import (
     BUILD,
     BuildChoice,
@@ -34,6 +35,9 @@ __all__ = ["explain"]
 
 _Cause = RequirementInformation[Want, Choice]
 _MOST_SHOWN = 8
+_MOST_ALTERNATIVES = 12
+# What the target lacks is the better name for the fault, also where another package leads to it.
+_ABOUT_TARGET = frozenset({"glibc-too-old", "musl-unsupported", "no-wheel-for-python"})
 
 
 def explain(provider: Provider, roots: Sequence[PackageWant], causes: Collection[_Cause]) -> CudalockError:
@@ -49,7 +53,7 @@ def explain(provider: Provider, roots: Sequence[PackageWant], causes: Collection
     involves_torch = TORCH in names or any(c.requirement.identifier == BUILD for c in causes)
     family = any(name in facts.torch_family() for name in names)
     if context.pages.fault is not None and (involves_torch or family):
-        return context.pages.unreachable()
+        return context.pages.unreachable(_why_pytorch(context))
     for name in sorted(names):
         wants = _wants(causes, name)
         error = _one_package(context, name, wants)
@@ -60,10 +64,22 @@ def explain(provider: Provider, roots: Sequence[PackageWant], causes: Collection
         if refused_triton is not None:
             return refused_triton
     if TORCH in names:
-        refusal = _no_build(context, _wants(causes, TORCH))
+        refusal = _no_torch(context, _wants(causes, TORCH))
         if refusal is not None:
             return refusal
+    for cause in causes:
+        if isinstance(cause.requirement, ImpossibleWant) and cause.requirement.missing is not None:
+            want, parent = cause.requirement.missing
+            error = _one_package(context, want.identifier, [(want, parent)])
+            if error is not None:
+                return error
     return _conflict(provider, roots, list(causes))
+
+
+def _why_pytorch(context: Context) -> str:
+    """Why the main index alone does not do, as far as its builds were judged: the clash that most of them share."""
+    shared = refusals_by_fact(Verdict(refusals=reasons) for _build, reasons in context.torch.refused.values())
+    return f"the main index alone admits nothing: {shared[0].sentence}" if shared else ""
 
 
 def _wants(causes: Iterable[_Cause], name: str) -> list[tuple[PackageWant, Choice | None]]:
@@ -78,10 +94,41 @@ def _one_package(context: Context, name: str, wants: list[tuple[PackageWant, Cho
     """The error of a package that is not there, or not for this target, whatever the others want."""
     project = canonicalize_name(name)
     packages = [want for want, _parent in wants]
+    who = "; ".join(dict.fromkeys(who_wants(want, parent) for want, parent in wants[:_MOST_SHOWN]))
+    if (lacking := companion_lacks_gpu(name, context.target)) is not None:
+        return _lacks_gpu(lacking, who)
     if context.direct_urls(project, packages):
         return None
+    error = _not_served(context, project, packages, who)
+    indirect = wants and all(isinstance(parent, Candidate) for _want, parent in wants)
+    if error is None or not indirect or error.code in _ABOUT_TARGET:
+        return error
+    return _dependency_missing(error)
+
+
+def _lacks_gpu(lacking: Reason, who: str) -> AnswerIsNo:
+    package = lacking.facts["package"]
+    return AnswerIsNo(
+        "extension-lacks-gpu",
+        f"{lacking.sentence} ({who})",
+        hint=f"leave {package} out, or name only GPUs that it runs on with --gpu",
+        details={"package": package, "reasons": [lacking.to_json()]},
+    )
+
+
+def _dependency_missing(error: AnswerIsNo) -> AnswerIsNo:
+    """The same error of a package that nobody asked for by name: what asks for it cannot be installed."""
+    return AnswerIsNo(
+        "index-dependency-missing",
+        error.message,
+        hint=f"{error.hint}; or do without what requires it",
+        details={**error.details, "cause": error.code},
+    )
+
+
+def _not_served(context: Context, project: NormalizedName, packages: list[PackageWant], who: str) -> AnswerIsNo | None:
+    name = str(project)
     listings = [context.pages.main(project), *(p for p in context.pages.loaded(project) if p.ref.index == "pytorch")]
-    who = "; ".join(dict.fromkeys(who_wants(want, parent) for want, parent in wants[:_MOST_SHOWN]))
     if not any(listing.found for listing in listings):
         return unknown_package(context, project, who)
     # First with nothing said about the version, then for each requirement by itself
@@ -93,6 +140,24 @@ def _one_package(context: Context, name: str, wants: list[tuple[PackageWant, Cho
         if error is not None:
             return error
     return None
+
+
+def _no_torch(context: Context, wants: list[tuple[PackageWant, Choice | None]]) -> AnswerIsNo | None:
+    """The error that no build of torch is admitted: for all wants together, or for every alternative among them.
+
+    Of many versions of one companion, each wants another torch; together they want none.
+    """
+    direct = [pair for pair in wants if not isinstance(pair[1], Candidate)]
+    alternatives = [pair for pair in wants if isinstance(pair[1], Candidate)]
+    refusal = _no_build(context, wants) or _no_build(context, direct)
+    if refusal is not None or len(alternatives) < 2:
+        return refusal
+    for pair in alternatives[:_MOST_ALTERNATIVES]:
+        wish = context.wish(TORCH, [want for want, _parent in [*direct, pair]])
+        if next(context.torch.admitted(wish), None) is not None:
+            return None
+    newest = max(alternatives, key=lambda pair: pair[1].version if isinstance(pair[1], Candidate) else Version("0"))
+    return _no_build(context, [*direct, newest])
 
 
 def _no_build(context: Context, wants: list[tuple[PackageWant, Choice | None]]) -> AnswerIsNo | None:
@@ -109,14 +174,23 @@ def _no_build(context: Context, wants: list[tuple[PackageWant, Choice | None]]) 
     if not refused:
         return None
     _load_all_labels(context)
-    asked = ", ".join(dict.fromkeys(plain(want.requirement) for want in packages))
-    helpful = remedies(torch_options(context, wish.specifiers), context.target, context.policy, asked=asked)
+    asked = ", ".join(dict.fromkeys(plain(want.requirement) for want in packages)) or "torch"
+    helpful = remedies(
+        torch_options(context, wish.specifiers), context.target, context.policy, asked=_limit(context, wants)
+    )
     clash = _worth_saying(refusals_by_fact(Verdict(refusals=reasons) for _build, reasons in refused))
-    wanted = "torch" if asked == "torch" else f"torch that satisfies {asked}"
+    if (unpublished := unpublished_cuda(context, wish)) is not None:
+        clash = (unpublished,)
+    elif beyond := out_of_reach(context, wish):
+        clash = (*clash[:2], *(reason for reason, _remedy in beyond))
+        helpful = (*helpful, *(remedy for _reason, remedy in beyond))
+    named = [] if asked == "torch" else [asked]
+    limits = ", ".join([*named, *_constraints(context)])
+    wanted = f"torch that satisfies {limits}" if limits else "torch"
     sentences = [reason.sentence for reason in clash]
+    if (remedy := with_pytorch(context, wish)) is not None:
+        helpful = (remedy, *helpful)
     hint = "; or ".join(remedy.sentence for remedy in helpful[:4]) or "nothing that cudalock knows of admits a build"
-    if context.pages.pytorch == "never":
-        hint += "; --no-pytorch-index left the builds of the PyTorch index out"
     return AnswerIsNo(
         "no-admissible-build",
         f"no build of {wanted} runs on {_machine(context)}: " + "; ".join(sentences),
@@ -132,6 +206,23 @@ def _no_build(context: Context, wants: list[tuple[PackageWant, Choice | None]]) 
             "remedies": [remedy.to_json() for remedy in helpful],
         },
     )  # fmt: skip
+
+
+def _constraints(context: Context) -> list[str]:
+    found = context.constraints.get(TORCH, ())
+    return [f"the constraint {plain(one.requirement)} ({one.origin})" for one in found]
+
+
+def _limit(context: Context, wants: list[tuple[PackageWant, Choice | None]]) -> str:
+    """What limits torch, for a sentence that begins with "drop": the user's own words, or whose requirement it is."""
+    limits = [
+        f"or loosen {parent.name}, which requires {plain(want.requirement)}"
+        if isinstance(parent, Candidate)
+        else plain(want.requirement)
+        for want, parent in wants
+        if want.requirement.specifier
+    ]
+    return ", ".join(dict.fromkeys([*limits, *_constraints(context)]))
 
 
 def _no_triton(context: Context, name: str, wants: list[tuple[PackageWant, Choice | None]]) -> AnswerIsNo | None:

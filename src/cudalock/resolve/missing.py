@@ -16,7 +16,7 @@ from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
 from cudalock.target.model import Platform
 
-__all__ = ["missing_file", "unknown_package"]
+__all__ = ["glibc_floor", "missing_file", "pythons_of", "unknown_package"]
 
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
 _OLD_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
@@ -61,7 +61,7 @@ def missing_file(
         details={
             "package": project,
             "requirement": asked,
-            "pythons": _pythons(files),
+            "pythons": pythons_of(files),
             "platforms": _platforms(files),
             "refusals": [{"code": r.code, "message": r.sentence} for r in refusals[:20]],
         },
@@ -112,7 +112,7 @@ def _classify(
     if context.rules.musl:  # that is also what old wheels for glibc say
         own = {name for name in own if not name.startswith("linux_")}
     if any(tag.platform in own for tag in tags):
-        pythons = ", ".join(_pythons(f for f in wheels if any(tag.platform in own for tag in _tags(f))))
+        pythons = ", ".join(pythons_of(f for f in wheels if any(tag.platform in own for tag in _tags(f))))
         return (
             "no-wheel-for-python",
             f"there are wheels for Python {pythons} only" if pythons else "its wheels are for other Pythons",
@@ -124,7 +124,7 @@ def _classify(
 def _classify_platform(platform: Platform, tags: Sequence[Tag], platforms: list[str]) -> tuple[str, str, str]:
     libc = platform.libc
     if platform.os == "linux" and libc is not None:
-        floors = [floor for tag in tags if (floor := _glibc_floor(tag.platform, platform.machine)) is not None]
+        floors = [floor for tag in tags if (floor := glibc_floor(tag.platform, platform.machine)) is not None]
         if libc[0] == "musl" and floors:
             return (
                 "musl-unsupported",
@@ -145,7 +145,8 @@ def _classify_platform(platform: Platform, tags: Sequence[Tag], platforms: list[
     )
 
 
-def _glibc_floor(text: str, machine: str) -> tuple[int, int] | None:
+def glibc_floor(text: str, machine: str) -> tuple[int, int] | None:
+    """The lowest glibc that a platform tag admits; None if it is not a tag of glibc for this machine."""
     if match := _GLIBC.fullmatch(text):
         return (int(match[1]), int(match[2])) if match[3] == machine else None
     prefix, _, rest = text.partition("_")
@@ -157,7 +158,7 @@ def _tags(file: IndexFile) -> frozenset[Tag]:
     return name.tags if name is not None else frozenset()
 
 
-def _pythons(files: Iterable[IndexFile]) -> list[str]:
+def pythons_of(files: Iterable[IndexFile]) -> list[str]:
     """The Pythons that wheels name, ascending: ``3.9``, ``3.13t``."""
     found = {
         (int(match[1]), int(match[2]), tag.abi.endswith("t"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -22,7 +23,7 @@ from cudalock.resolve.wants import Choice, PackageWant, Want, who_wants
 
 Found = Result[Want, Choice, str]
 
-__all__ = ["Found", "held_back", "notes_of", "torch_options", "warnings_of"]
+__all__ = ["Found", "held_back", "notes_of", "torch_options", "warnings_of", "with_table_triton", "with_triton"]
 
 
 def torch_options(context: Context, wanted: SpecifierSet | None = None) -> list[TorchOption]:
@@ -38,15 +39,19 @@ def torch_options(context: Context, wanted: SpecifierSet | None = None) -> list[
         if build is None:
             continue
         judged = context.torch.judged(file)
-        build, triton = (judged.build, judged.triton) if judged else _with_triton(context, build, file)
+        build, triton = (judged.build, judged.triton) if judged else with_table_triton(context, build, file)
         allowed = wanted is None or wanted.contains(build.version, prereleases=True)
         options.append(TorchOption(build=build, triton=triton, wanted=allowed))
     return options
 
 
-def _with_triton(context: Context, build: Build, file: IndexFile) -> tuple[Build, TritonRelease | None]:
+def with_table_triton(context: Context, build: Build, file: IndexFile) -> tuple[Build, TritonRelease | None]:
     """The table's word on the triton of a build that was not read."""
-    requirement = context.torch.table_triton(file)
+    return with_triton(build, context.torch.table_triton(file))
+
+
+def with_triton(build: Build, requirement: Requirement | None) -> tuple[Build, TritonRelease | None]:
+    """A build that requires this triton, and the newest release known that satisfies it."""
     if requirement is None:
         return build, None
     known = [row.version for row in facts.triton_rows() if requirement.specifier.contains(row.version)]
@@ -85,8 +90,9 @@ def warnings_of(context: Context, triple: Triple | None) -> tuple[Reason, ...]:
     return (warning,)
 
 
-def held_back(context: Context, found: Found, triple: Triple) -> tuple[str, ...]:
+def held_back(provider: Provider, found: Found, triple: Triple) -> tuple[str, ...]:
     """Which requirements kept torch from a newer release that the rules admit; judged by the tables alone."""
+    context = provider.context
     release = Version(triple.torch.public)
     newer = [o for o in torch_options(context) if Version(o.build.version.public) > release]
     best = best_admitted([o for o in newer if not o.build.version.is_prerelease], context.target, context.policy)
@@ -107,8 +113,19 @@ def held_back(context: Context, found: Found, triple: Triple) -> tuple[str, ...]
     if not sentences and TORCH in context.preferred:
         sentences = [f"the existing pin is kept; --upgrade-package torch moves torch to {newest}"]
     elif not sentences:
-        sentences = [f"no consistent set of the other requirements was found with torch {newest}"]
+        sentences = [_what_lacks(provider, best[0].build)]
     return tuple(dict.fromkeys(sentences))
+
+
+def _what_lacks(provider: Provider, build: Build) -> str:
+    """Why a build that the rules admit was not taken, where no requirement on torch stands against it."""
+    judged = provider.context.torch.judged_build(build)
+    if judged is not None:
+        version = judged.build.version
+        lacking = provider.lacking_for(Candidate(name=TORCH, version=version, file=judged.file, judged=judged))
+        if lacking is not None:
+            return f"{lacking}, which keeps torch from {version}"
+    return f"no consistent set of the other requirements was found with torch {build.version}"
 
 
 def _evidence(triple: Triple) -> Iterable[Reason]:

@@ -30,14 +30,15 @@ class Stuck(Exception):  # noqa: N818 - it is caught by the resolver's caller an
 
 
 class Observer(BaseReporter[Want, Choice, str]):
-    """Tells ``after_step`` where things stand, and gives up where the resolver would go round in circles.
+    """Tells ``after_step`` where things stand and ``on_conflict`` of conflicts; gives up where nothing comes of them.
 
     Raises:
         Stuck: in the midst of resolution.
     """
 
-    def __init__(self, after_step: Callable[[State[Want, Choice, str]], None]) -> None:
+    def __init__(self, after_step: Callable[[State[Want, Choice, str]], None], on_conflict: Callable[[], None]) -> None:
         self._after_step = after_step
+        self._on_conflict = on_conflict
         self._seen: Counter[frozenset[str]] = Counter()
         self._first: Sequence[_Cause] = ()
 
@@ -47,6 +48,7 @@ class Observer(BaseReporter[Want, Choice, str]):
 
     def resolving_conflicts(self, causes: Collection[_Cause]) -> None:
         """Before every step back."""
+        self._on_conflict()
         self._first = self._first or list(causes)
         conflict = frozenset(f"{cause.parent} {_text(cause.requirement)}" for cause in causes)
         self._seen[conflict] += 1

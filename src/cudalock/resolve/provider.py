@@ -30,10 +30,11 @@ from cudalock.candidates import (
     paired_torch,
     parse_file_name,
 )
-from cudalock.compat import Reason, cuda_major_of_distribution
-from cudalock.errors import UsageError
+from cudalock.compat import Reason, companion_lacks_gpu, cuda_major_of_distribution
 from cudalock.index.model import CoreMetadata, IndexFile, PageRef
 from cudalock.resolve.context import Context, direct_file
+from cudalock.resolve.distribution import problem_of, read_metadata
+from cudalock.resolve.lacking import Lacking
 from cudalock.resolve.observer import wanted_identifiers
 from cudalock.resolve.wants import (
     BUILD,
@@ -71,6 +72,8 @@ class Provider(AbstractProvider[Want, Choice, str]):
         self._listed: dict[tuple[NormalizedName, VersionWish, PageRef | None], Replay[tuple[Version, IndexFile]]] = {}
         self._unwanted: frozenset[str] = frozenset()
         self._hollow: dict[int, Candidate] = {}
+        self._lacking = Lacking(context, self._plain_candidates, self._needs_of)
+        self._careful = False
 
     # -- what the resolver asks
 
@@ -148,6 +151,8 @@ class Provider(AbstractProvider[Want, Choice, str]):
         if key not in self._needs:
             self._needs[key] = tuple(self._needs_of(candidate))
         wants = self._needs[key]
+        if self._careful and (lacking := self._lacking.of(candidate, wants)) is not None:
+            wants = (*wants, lacking)
         names = [canonicalize_name(want.identifier) for want in wants if isinstance(want, PackageWant)]
         self.context.pages.announce(self.context.pages.main_ref(name) for name in names)
         return wants
@@ -159,10 +164,11 @@ class Provider(AbstractProvider[Want, Choice, str]):
 
         Raises:
             UsageError: ``build-metadata-unknown``, for a source distribution that does not declare it statically.
+            ToolError: its build was asked and failed.
             TransportError: the index does not deliver it.
         """
         if candidate.identity not in self._metadata:
-            self._metadata[candidate.identity] = self._read_metadata(candidate.file)
+            self._metadata[candidate.identity] = read_metadata(self.context, candidate.file)
         return self._metadata[candidate.identity]
 
     def misfits(self, want: FitsWant, choice: BuildChoice) -> tuple[Reason, ...]:
@@ -190,6 +196,18 @@ class Provider(AbstractProvider[Want, Choice, str]):
             self.torch_page = torch.file.page if isinstance(torch, Candidate) else None
         self._unwanted = frozenset(state.criteria) - wanted_identifiers(state) - {BUILD, IMPOSSIBLE}
 
+    def take_care(self) -> None:
+        """After the first conflict: a candidate whose closure lacks a file for the target is not tried any more.
+
+        The resolver would find out as well, but only after it has put the rest of the closure together each time.
+        """
+        self._careful = True
+
+    def lacking_for(self, candidate: Candidate) -> str | None:
+        """What a candidate needs and nothing serves on the target, as a sentence."""
+        lacking = self._lacking.of(candidate, tuple(self._needs_of(candidate)))
+        return lacking.sentence if lacking is not None else None
+
     # -- candidates
 
     def _not_refused(
@@ -207,6 +225,8 @@ class Provider(AbstractProvider[Want, Choice, str]):
     def _candidates(
         self, project: NormalizedName, wants: list[PackageWant], extras: frozenset[str]
     ) -> Iterator[Candidate]:
+        if companion_lacks_gpu(project, self.context.target) is not None:
+            return
         wish = self.context.wish(project, wants)
         if urls := self.context.direct_urls(project, wants):
             yield from self._direct(project, urls, wish, extras)
@@ -224,6 +244,12 @@ class Provider(AbstractProvider[Want, Choice, str]):
                     extras=extras,
                     representative=routed and not wish.names_local,
                 )
+
+    def _plain_candidates(self, project: NormalizedName, want: PackageWant) -> Iterator[Candidate]:
+        """The candidates of a project that depend on nothing but one requirement."""
+        wish = self.context.wish(project, [want])
+        for version, file in self._files(project, wish, routed=False):
+            yield Candidate(name=project, version=version, file=file, extras=want.extras)
 
     def _files(
         self, project: NormalizedName, wish: VersionWish, *, routed: bool
@@ -268,7 +294,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
 
     def _needs_of(self, candidate: Candidate) -> Iterator[Want]:
         metadata = self.metadata(candidate)
-        problem = self._problem(candidate, metadata)
+        problem = problem_of(self.context, candidate, metadata)
         if problem is not None:
             yield ImpossibleWant(problem)
             return
@@ -292,32 +318,6 @@ class Provider(AbstractProvider[Want, Choice, str]):
             )
         for requirement in requirements:
             yield PackageWant(requirement)
-
-    def _problem(self, candidate: Candidate, metadata: CoreMetadata) -> str | None:
-        """What in the metadata forbids the candidate."""
-        filename = candidate.file.filename
-        if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
-            return f"{filename} says of itself that it is {metadata.name} {metadata.version}"
-        if not metadata.requires_python.contains(self.context.rules.python, prereleases=True):
-            return f"{filename} requires Python {metadata.requires_python}, not {self.context.rules.python}"
-        if candidate.file.page.index != "direct":
-            linked = next((str(r) for r in metadata.requires if r.url and self.context.holds(r.marker)), None)
-            if linked is not None:
-                return f"{filename} requires a file by its URL ({linked}), which a package on an index may not"
-        return None
-
-    def _read_metadata(self, file: IndexFile) -> CoreMetadata:
-        metadata = self.context.pages.reader.metadata(file)
-        if file.kind != "sdist" or "requires-dist" not in metadata.dynamic:
-            return metadata
-        if self.context.options.build_metadata is not None:
-            return self.context.options.build_metadata(file)
-        raise UsageError(
-            "build-metadata-unknown",
-            f"{file.filename} does not state its requirements without being built",
-            hint=f"give a wheel of it ({file.page.project} @ https://.../WHEEL), or leave {file.page.project} out",
-            details={"file": file.filename},
-        )
 
     def _judge_fit(self, want: FitsWant, judged: JudgedBuild) -> tuple[Reason, ...]:
         file, page = want.file, judged.file.page

@@ -93,7 +93,8 @@ def _announce(context: Context, roots: Iterable[PackageWant]) -> None:
 def _solve(provider: Provider, roots: list[PackageWant]) -> Found:
     context = provider.context
     try:
-        return Resolver(provider, Observer(provider.observe)).resolve(roots, max_rounds=context.options.max_rounds)
+        observer = Observer(provider.observe, provider.take_care)
+        return Resolver(provider, observer).resolve(roots, max_rounds=context.options.max_rounds)
     except (ResolutionImpossible, Stuck) as error:
         raise explain(provider, roots, error.causes) from None
     except ResolutionTooDeep:
@@ -156,7 +157,7 @@ def _resolution(provider: Provider, found: Found, chosen: Mapping[NormalizedName
         notes=notes_of(provider, found, triple, chosen),
         warnings=warnings_of(context, triple),
         refused=tuple(context.torch.refused.values()) if triple is not None else (),
-        held_back=held_back(context, found, triple) if triple is not None else (),
+        held_back=held_back(provider, found, triple) if triple is not None else (),
     )
 
 

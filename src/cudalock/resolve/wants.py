@@ -99,9 +99,14 @@ class FitsWant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImpossibleWant:
-    """Something that no choice can satisfy, found in a candidate's metadata; the sentence says what."""
+    """Something that no choice can satisfy, found in a candidate's metadata; the sentence says what.
+
+    Attributes:
+        missing: the requirement that nothing serves on the target, and what requires it; None for other faults.
+    """
 
     sentence: str
+    missing: tuple[PackageWant, Candidate] | None = None
     identifier: str = IMPOSSIBLE
 
 

@@ -142,7 +142,7 @@ def _resolve_one(session: Session, job: _Job, client: IndexClient, options: Mapp
         client,
         policy=job.policy,
         preferred=preferred_pins(job.existing) if job.existing else {},
-        options=make_resolve_options(session, options),
+        options=make_resolve_options(session, options, client),
         reporter=session.reporter,
     )
     resolution = complete_hashes(resolution, client)
