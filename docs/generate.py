@@ -50,7 +50,8 @@ def _environment_page() -> str:
         "| variable | commands | meaning |",
         "|---|---|---|",
     ]
-    rows += [f"| `{variable}` | {', '.join(sorted(where))} | {text} |" for variable, (text, where) in sorted(seen.items())]
+    for variable, (text, where) in sorted(seen.items()):
+        rows.append(f"| `{variable}` | {', '.join(sorted(where))} | {text} |")
     return "\n".join(rows) + "\n"
 
 

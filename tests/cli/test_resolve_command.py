@@ -82,7 +82,7 @@ platform = "linux-x86_64"
     assert [lock["lock"] for lock in outcome.json["locks"]] == ["pylock.hopper.toml", "pylock.ada.toml"]
     assert (folder / "pylock.hopper.toml").is_file()
     assert (folder / "pylock.ada.toml").is_file()
-    pages = [path for path in index.paths(containing="/simple/torch/")]
+    pages = index.paths(containing="/simple/torch/")
     assert len(pages) == 1, "the second target is answered from what the first fetched"
 
 

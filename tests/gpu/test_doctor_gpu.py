@@ -100,13 +100,15 @@ def test_search_path(venv: Path, tmp_path: Path, kind: str, monkeypatch: pytest.
         expected = "libcuda-stub-loaded"
     else:
         folder = tmp_path / "cudnn/lib"
-        library(folder / "libcudnn.so.9.1.0", soname="libcudnn.so.9")
-        (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+        # torch finds libcudnn.so.9 by its RPATH, which comes first; that opens its parts by name, and gets these
+        for path in sorted((site(venv) / "nvidia").glob("*/lib/libcudnn*.so.9")):
+            library(folder / f"{path.name}.1.0", soname=path.name)
+            (folder / path.name).symlink_to(f"{path.name}.1.0")
         expected = "cudnn-mixed"
-    path = os.pathsep.join(part for part in (str(folder), ENVIRON.get("LD_LIBRARY_PATH")) if part)
-    assert first_error(examine(venv, LD_LIBRARY_PATH=path)) == expected
+    search = os.pathsep.join(part for part in (str(folder), ENVIRON.get("LD_LIBRARY_PATH")) if part)
+    assert first_error(examine(venv, LD_LIBRARY_PATH=search)) == expected
     if kind == "stub":
-        assert verify_fails(venv, {"LD_LIBRARY_PATH": path}, monkeypatch)
+        assert verify_fails(venv, {"LD_LIBRARY_PATH": search}, monkeypatch)
 
 
 def test_old_assembler(venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,6 @@ class _Builder:
             url = without_credentials(url)
         return url
 
-
     def _relative(self, link: str) -> str | None:
         """A plain link that climbs up from the page (``../../packages/...``), as mirrors have them."""
         climb = 0
