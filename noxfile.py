@@ -90,3 +90,11 @@ def update_data(session: nox.Session) -> None:
     """Reads newer releases from the index and prints what would change in data/; `-- --write` writes it."""
     session.install("-e", ".")
     session.run("python", "data/update.py", *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """cudalock, uv and pip on a snapshot of real pages over a loopback index; arguments go to the benchmark."""
+    session.install("-e", ".")
+    arguments = session.posargs or ["--output", str(Path(session.create_tmp()) / "bench.json")]
+    session.run("python", "-m", "benchmarks", *arguments)

@@ -158,6 +158,7 @@ OPTION_KEYS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
         "allow-build": _texts,
         "allow-insecure-host": _texts,
+        "allow-local-files": _truth,
         "allowed-hosts": _texts,
         "cache-dir": _text,
         "compat": _one_of("native", "minor", "forward"),

@@ -132,3 +132,31 @@ def test_without_the_pytorch_index_the_best_answer_of_the_main_index(
     assert refused.status == 3
     assert refused.code == "index-unreachable"
     assert "--pytorch-index-url" in refused.json["error"]["hint"]
+
+
+def test_a_kept_pin_is_said_when_another_driver_would_admit_a_newer_torch(
+    cudalock: Cudalock, index: FakeIndex, folder: Path
+) -> None:
+    index.add_wheel(
+        "torch", "2.10.0", python_tag="cp312", abi="cp312", platform="manylinux_2_28_x86_64",
+        requires=['nvidia-cuda-runtime-cu12==12.8.90; platform_system == "Linux"', "triton==3.6.0"],
+    )  # fmt: skip
+    index.add_wheel(
+        "torch", "2.14.1", python_tag="cp312", abi="cp312", platform="manylinux_2_28_x86_64",
+        requires=['cuda-toolkit==13.0.2; platform_system == "Linux"', "triton==3.6.0"],
+    )  # fmt: skip
+    index.add_wheel("nvidia-cuda-runtime-cu12", "12.8.90")
+    (folder / "limits.txt").write_text("torch<99\n")
+    common = ("resolve", "torch", "-c", "limits.txt", "--gpu", "H100", "--python", "3.12", "--platform", "linux-x86_64")
+    assert cudalock(*common, "--driver", "570.86.16", "--no-pytorch-index").status == 0
+    outcome = cudalock(*common, "--driver", "580.65.06", "--no-pytorch-index", "--json")
+    assert outcome.json["triple"]["torch"] == "2.10.0"
+    assert any("--upgrade-package torch moves torch to 2.14.1" in text for text in outcome.json["held_back"])
+
+
+def test_what_comes_from_the_existing_lock_is_said(cudalock: Cudalock, index: FakeIndex) -> None:
+    assert cudalock("resolve", "alpha", "--cpu", "--python", "3.12", "--platform", "linux-aarch64").status == 0
+    outcome = cudalock("resolve", "alpha", "--python", "3.13")
+    assert outcome.status == 0
+    assert "come from the existing lock" in outcome.err
+    assert "platform" in outcome.err

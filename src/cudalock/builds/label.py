@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Literal
 
 from packaging.markers import default_environment
@@ -47,6 +48,7 @@ def cuda_of_label(text: str | None) -> CudaVersion | None:
     return CudaVersion.parse(match[1]) if match else None
 
 
+@lru_cache(maxsize=16384)
 def platform_of(filename: str) -> tuple[Os, str] | None:
     """Operating system and machine of a wheel by its name, None for ``any`` and for what we do not know."""
     for tag in _tags(filename):

@@ -58,6 +58,7 @@ def _normalized(name: str) -> NormalizedName:
     return canonicalize_name(name)
 
 
+@lru_cache(maxsize=32768)
 def parse_file_name(filename: str, project: NormalizedName) -> FileName | None:
     """The parts of a file's name, None if it is not a distribution of the project or not well-formed."""
     if filename.endswith(".whl"):

@@ -137,7 +137,9 @@ class Pages:
 
 def _by_version(files: Sequence[IndexFile], ref: PageRef) -> Mapping[Version, tuple[IndexFile, ...]]:
     if isinstance(files, LazyFiles) and ref.label is None:
-        return _LazyVersions(files, ref.project)
+        if files.by_version is None:
+            files.by_version = _LazyVersions(files, ref.project)
+        return files.by_version
     grouped: dict[Version, list[IndexFile]] = {}
     for file in files:
         name = parse_file_name(file.filename, ref.project)

@@ -30,7 +30,7 @@ class VersionWish:
 
     def allows(self, version: Version) -> bool:
         """Whether the specifiers admit the version, leaving the question of pre-releases aside."""
-        return self.specifiers.contains(version, prereleases=True)
+        return not self.specifiers or self.specifiers.contains(version, prereleases=True)
 
     def pins(self, version: Version) -> bool:
         """Whether ``==`` or ``===`` names exactly this version, which admits yanked files."""

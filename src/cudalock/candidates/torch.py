@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -32,6 +33,8 @@ from cudalock.progress import SILENT, Reporter
 from cudalock.target.model import Target
 
 __all__ = ["TorchCandidates"]
+
+_MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,16 @@ class TorchCandidates:
                 self.refused[identity] = judged.build, judged.verdict.refusals
         return self._judged[identity]
 
-    def files(self) -> Iterator[IndexFile]:
-        """The best file for the target of every version on every page that was read so far."""
+    def files(self, *, above: Version | None = None) -> Iterator[IndexFile]:
+        """The best file for the target of every version on every page that was read so far.
+
+        Args:
+            above: only versions of newer releases than this.
+        """
         for listing in self.pages.loaded(TORCH):
-            for files in listing.files.values():
+            for version, files in listing.files.items():
+                if above is not None and _release(version) <= above:
+                    continue
                 file = self.rules.best(files, pinned=True)
                 if file is not None:
                     yield file
@@ -172,12 +181,12 @@ class TorchCandidates:
 
     def _releases(self) -> set[Version]:
         self.pages.main(TORCH)
-        found = {Version(version.public) for listing in self.pages.loaded(TORCH) for version in listing.files}
+        found = {_release(version) for listing in self.pages.loaded(TORCH) for version in listing.files}
         if not found:  # the main index has no torch at all: the labels' pages must say what there is
             refs = [PageRef("pytorch", TORCH, label) for label in labels_to_ask(self.target, self.policy)]
             self.pages.announce(refs)
             for ref in refs:
-                found |= {Version(version.public) for version in self.pages.of_label(ref.label or "", TORCH).files}
+                found |= {_release(version) for version in self.pages.of_label(ref.label or "", TORCH).files}
         return found
 
     def _label_refs(self, release: Version) -> list[PageRef]:
@@ -256,14 +265,10 @@ class TorchCandidates:
         name = parse_file_name(file.filename, TORCH)
         if name is None or file.page.index == "direct":
             return None
-        release = Version(name.version.public)
         platform = self.target.platform
         label = file.page.label or (name.version.local or "").split(".")[0] or None
-        for row in facts.torch_rows():
-            here = row.version == release and (row.os, row.machine) == (platform.os, platform.machine)
-            if here and (row.on_main if label is None else row.label == label):
-                return row
-        return None
+        place = label if label is not None else _MAIN
+        return _rows(platform.os, platform.machine).get((_release(name.version), place))
 
     def _read(self, file: IndexFile) -> JudgedBuild:
         metadata = self.pages.reader.metadata(file)
@@ -282,6 +287,23 @@ class TorchCandidates:
         triton = None if self.target.cpu else self.triton.required_by(build.triton, file.page.label)
         verdict = judge(build, self.target, triton=triton, policy=self.policy)
         return JudgedBuild(file=file, build=build, verdict=verdict, triton=triton)
+
+
+@lru_cache(maxsize=4096)
+def _release(version: Version) -> Version:
+    """A version without its local part."""
+    return Version(version.public)
+
+
+@cache
+def _rows(os: str, machine: str) -> dict[tuple[Version, str], TorchRow]:
+    """(release, label or the main index) -> what the table says of the build; of several rows the first."""
+    found: dict[tuple[Version, str], TorchRow] = {}
+    for row in facts.torch_rows():
+        if (row.os, row.machine) == (os, machine):
+            for place in ([_MAIN] if row.on_main else []) + ([row.label] if row.label is not None else []):
+                found.setdefault((row.version, place), row)
+    return found
 
 
 def _public(wish: VersionWish) -> VersionWish:

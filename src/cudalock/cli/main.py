@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -29,13 +33,23 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "matrix": ("cudalock.cli.commands.matrix", "torch releases x CUDA builds for a target: admitted, or why not"),
     "inspect": ("cudalock.cli.commands.inspect", "what a requirement, wheel, URL or environment really contains"),
     "doctor": ("cudalock.cli.commands.doctor", "what is wrong with this machine or environment, with fixes"),
-    "explain": ("cudalock.cli.commands.explain", "an error message or log -> finding, cause, fix"),
     "kernels": ("cudalock.cli.commands.kernels", "Triton and Inductor caches: list, prune what is of no use, clear"),
     "run": ("cudalock.cli.commands.run", "check, then run a program in place of cudalock"),
     "watch": ("cudalock.cli.commands.watch", "count the Triton compilations of a program, with the cause of each"),
 }
 
 _INTERRUPTED = 130
+_DISK_FAULTS = frozenset(
+    getattr(errno, name, -1) for name in ("ENOSPC", "EDQUOT", "EROFS", "EFBIG", "EACCES", "EPERM", "EIO")
+)
+
+
+class _EndedBySignal(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: like Ctrl-C, so that children end and what was begun is put back."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class _LazyGroup(click.Group):
@@ -85,7 +99,8 @@ def run(arguments: Sequence[str]) -> int:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest is another program's
     as_json = "--json" in ours or os.environ.get("CUDALOCK_JSON", "") not in {"", "0", "false"}
     try:
-        status = cli.main(args=list(arguments), prog_name="cudalock", standalone_mode=False)
+        with _ending_on_signals():
+            status = cli.main(args=list(arguments), prog_name="cudalock", standalone_mode=False)
     except CudalockError as error:
         return _report(error, as_json=as_json)
     except click.exceptions.Exit as leave:
@@ -95,16 +110,55 @@ def run(arguments: Sequence[str]) -> int:
         return UsageError.exit_status
     except click.ClickException as error:
         return _report(_usage_error(error), as_json=as_json)
-    except (KeyboardInterrupt, click.Abort):
+    except _EndedBySignal as ended:
+        sys.stderr.write(f"\nended by {signal.Signals(ended.number).name}\n")
+        return 128 + ended.number
+    except (KeyboardInterrupt, click.Abort) as interruption:
+        if isinstance(interruption.__context__, _EndedBySignal):  # click makes every interruption its own
+            sys.stderr.write(f"\nended by {signal.Signals(interruption.__context__.number).name}\n")
+            return 128 + interruption.__context__.number
         sys.stderr.write("\ninterrupted\n")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone: nobody is left to tell, and the interpreter must not try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in _DISK_FAULTS:
+            return _report(_internal_error(error), as_json=as_json)
+        return _report(_disk_error(error), as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is reported, not thrown at the user
         return _report(_internal_error(error), as_json=as_json)
     return status if isinstance(status, int) else 0
+
+
+@contextlib.contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP interrupt, unless somebody (``nohup``) has decided otherwise."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise _EndedBySignal(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _disk_error(error: OSError) -> UsageError:
+    return UsageError(
+        "disk-write-failed",
+        f"{error.filename or 'a file or the output'} cannot be written: {(error.strerror or str(error)).lower()}",
+        hint="free space on the disk, or choose folders that can be written (also TMPDIR and CUDALOCK_CACHE_DIR)",
+    )
 
 
 def _usage_error(error: click.ClickException) -> UsageError:
@@ -130,6 +184,16 @@ def _internal_error(error: Exception) -> InternalError:
 
 
 def _report(error: CudalockError, *, as_json: bool) -> int:
+    try:
+        _tell(error, as_json=as_json)
+    except OSError:  # the output itself is what cannot be written
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.stderr.write(f"error: {clean(error.message)} [{error.code}]\n")
+    return error.exit_status
+
+
+def _tell(error: CudalockError, *, as_json: bool) -> None:
     if as_json:
         emit_json({"error": _cleaned(error.to_json())})
     else:
@@ -148,7 +212,6 @@ def _report(error: CudalockError, *, as_json: bool) -> int:
             hint.append("hint: ", style="bold cyan")
             hint.append(clean(error.hint))
             console.print(hint)
-    return error.exit_status
 
 
 def _cleaned(value: Any) -> Any:

@@ -15,6 +15,7 @@ __all__ = [
     "ListOption",
     "choice_options",
     "common_options",
+    "file_options",
     "index_options",
     "option",
     "request_options",
@@ -116,6 +117,25 @@ def index_options(function: F) -> F:
             option("--offline", is_flag=True, help="Use only what is in the cache."),
             option("--allow-insecure-host", repeatable=True, metavar="HOST", help="Reach HOST by plain http:// too."),
             option("--cache-dir", type=click.Path(file_okay=False), help="Where responses are cached."),
+            option(
+                "--timeout",
+                type=click.FloatRange(min=0, min_open=True),
+                metavar="SECONDS",
+                help="So long without a byte, a request counts as stalled; default: 15.",
+            ),
+            option("--retries", type=click.IntRange(min=0), metavar="N", help="How often a request is repeated."),
+        ]
+    )(function)
+
+
+def file_options(function: F) -> F:
+    """From where the files of a lock may come."""
+    return _all(
+        [
+            option("--allowed-hosts", repeatable=True, metavar="HOST", help="Contact only these hosts."),
+            option(
+                "--allow-local-files", is_flag=True, help="Take file:// and files outside the folder of the lock too."
+            ),
         ]
     )(function)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudalock.host.model import Host
     from cudalock.index import IndexClient, IndexSettings
     from cudalock.index.model import CoreMetadata, IndexFile
+    from cudalock.install import SourceRules
     from cudalock.lock.model import Lock, LockedTarget
     from cudalock.requirements.model import Request
     from cudalock.resolve import ResolveOptions
@@ -35,6 +36,7 @@ __all__ = [
     "open_index",
     "pip_notes",
     "read_lock_if_there",
+    "source_rules",
 ]
 
 TARGET_NAMES = ("gpu", "driver", "python", "platform", "cpu", "facts")
@@ -78,7 +80,18 @@ def make_target(
     )
     for note in target.notes:
         session.reporter.message("note", note)
+    from_lock = sorted(attribute for attribute, origin in target.origin.items() if origin == "lock")
+    if from_lock:
+        session.reporter.message(
+            "note",
+            f"{_listed(from_lock)} of the target {'comes' if len(from_lock) == 1 else 'come'} from the existing lock;"
+            " name another with an option, or remove the lock to start from this machine",
+        )
     return target
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _from_environment(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -97,15 +110,30 @@ def index_settings(session: Session, options: Mapping[str, Any]) -> IndexSetting
     from cudalock.index import DEFAULT_PYTORCH_URL, IndexSettings, pip_settings
 
     pip = pip_settings()
+    usual = IndexSettings()
     return IndexSettings(
+        timeout_s=options["timeout"] or usual.timeout_s,
+        retries=usual.retries if options["retries"] is None else options["retries"],
+        allowed_hosts=frozenset(options.get("allowed_hosts", ())),
         main_url=options["index_url"],
         pytorch_url=(options["pytorch_index_url"] or DEFAULT_PYTORCH_URL).rstrip("/"),
         sources={name: source.url for name, source in session.config.sources.items()},
         cache_dir=Path(options["cache_dir"] or platformdirs.user_cache_dir("cudalock", appauthor=False)),
         offline=options["offline"],
-        allow_insecure_hosts=frozenset(options["allow_insecure_host"]),
+        allow_insecure_hosts=frozenset(host.lower() for host in options["allow_insecure_host"]),
         ca_bundle=pip.ca_bundle,
         proxy=pip.proxy,
+    )
+
+
+def source_rules(options: Mapping[str, Any]) -> SourceRules:
+    """From where the files of a lock may come."""
+    from cudalock.install import SourceRules
+
+    return SourceRules(
+        allowed_hosts=frozenset(host.lower() for host in options["allowed_hosts"]),
+        allow_insecure_hosts=frozenset(host.lower() for host in options["allow_insecure_host"]),
+        allow_local_files=options["allow_local_files"],
     )
 
 

@@ -17,7 +17,7 @@ from packaging.version import Version
 from cudalock import facts
 from cudalock.builds.model import TritonRelease
 from cudalock.compat.driver import driver_os, effective_cuda
-from cudalock.compat.model import GpuVerdict, Policy, Reason
+from cudalock.compat.model import GpuVerdict, Mode, Policy, Reason
 from cudalock.target.model import Target, TargetGpu
 from cudalock.versions import ComputeCapability, CudaVersion
 
@@ -102,12 +102,15 @@ def triton_verdict(
 ) -> tuple[tuple[GpuVerdict, ...], tuple[Reason, ...]]:
     """Rule R3 alone for the whole target: per GPU which assembler, and all refusals.
 
-    The verdicts' ``serves`` is None: what the torch build holds is not looked at.
+    The verdicts' ``serves`` is None: what the torch build holds is not looked at. Where the user allows forward
+    compatibility, the libcuda that a GPU gets depends on the build, so only :func:`judge`
+    can hold it against a release.
     """
     verdicts: dict[ComputeCapability, GpuVerdict] = {}
     refusals: list[Reason] = []
     for gpu in sorted(target.gpus, key=lambda gpu: (gpu.compute_capability, gpu.name or "")):
-        answer = judge_triton(release, gpu, effective_cuda(target, gpu), policy)
+        lifted = Mode.FORWARD in policy.modes and gpu.forward_compatible is not False
+        answer = judge_triton(release, gpu, None if lifted else effective_cuda(target, gpu), policy)
         floor = None
         if answer.needs_major is not None and not target.jetson:
             floor = facts.driver_floor(answer.needs_major, driver_os(target))

@@ -35,14 +35,9 @@ __all__ = [
 
 
 def with_reports(evidence: Evidence, errors: Iterable[str] = ()) -> Evidence:
-    """The evidence with what explain's patterns make of the texts that programs printed."""
+    """The evidence with the texts that programs printed; they are kept, and no pattern reads them yet."""
     texts = (*evidence.errors, *errors)
-    if not texts:
-        return evidence
-    from cudalock.explain import explain_text
-
-    # one text: what a program printed belongs together, and one line may be the consequence of another
-    return replace(evidence, errors=texts, reported=explain_text("\n".join(texts)).findings)
+    return replace(evidence, errors=texts) if texts else evidence
 
 
 def with_lock(evidence: Evidence, lock: Lock, *, venv: Path | None = None) -> Evidence:

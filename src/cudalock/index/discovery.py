@@ -24,7 +24,8 @@ from cudalock.index.settings import check_index_url
 from cudalock.index.simple import shown_url
 
 __all__ = [
-    "DiscoveredIndex", "PipSettings", "default_from_pip", "default_from_uv", "main_index_url", "pip_settings",
+    "DiscoveredIndex", "PipSettings", "configured_index", "default_from_pip", "default_from_uv", "main_index_url",
+    "pip_settings",
 ]  # fmt: skip
 
 _CONFIG_NAME = "pip.ini" if sys.platform == "win32" else "pip.conf"
@@ -88,6 +89,19 @@ def main_index_url(
     )
 
 
+def configured_index(
+    environ: Mapping[str, str],
+    config: Mapping[str, Any] | None = None,
+    *,
+    allow_insecure_hosts: frozenset[str] = frozenset(),
+) -> DiscoveredIndex | None:
+    """Like :func:`main_index_url`, but None where only a default is left, which uv and pip have themselves."""
+    for url, origin in _configured(None, environ, config or {}):
+        if url.strip():
+            return _discovered(url.strip(), origin, allow_insecure_hosts)
+    return None
+
+
 def _discovered(url: str, origin: str, allow_insecure_hosts: frozenset[str]) -> DiscoveredIndex:
     check_index_url(url, origin, allow_insecure_hosts)
     clean, credentials = split_credentials(url)
@@ -95,6 +109,14 @@ def _discovered(url: str, origin: str, allow_insecure_hosts: frozenset[str]) -> 
 
 
 def _stated(explicit: str | None, environ: Mapping[str, str], config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _configured(explicit, environ, config)
+    yield default_from_pip() or "", "pip's default"
+    yield default_from_uv() or "", "uv's default"
+
+
+def _configured(
+    explicit: str | None, environ: Mapping[str, str], config: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """(URL, origin) in order of precedence; later sources are read only if the earlier say nothing."""
     yield explicit or "", "--index-url"
     yield environ.get("CUDALOCK_INDEX_URL", ""), "CUDALOCK_INDEX_URL"
@@ -109,8 +131,6 @@ def _stated(explicit: str | None, environ: Mapping[str, str], config: Mapping[st
     yield environ.get("PIP_INDEX_URL", ""), "PIP_INDEX_URL"
     value, origin = _PipConfiguration(environ).get("index-url")
     yield value, origin
-    yield default_from_pip() or "", "pip's default"
-    yield default_from_uv() or "", "uv's default"
 
 
 def pip_settings(environ: Mapping[str, str] | None = None) -> PipSettings:

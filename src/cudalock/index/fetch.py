@@ -233,6 +233,13 @@ class Fetcher:
                 hint=f"use an index that serves https:// links, or allow it with --allow-insecure-host {host}",
                 details={"url": shown_url(url)},
             )
+        if self._settings.allowed_hosts and urlsplit(url).hostname not in self._settings.allowed_hosts:
+            raise TransportError(
+                "host-not-allowed",
+                f"{shown_url(url)} is on a host that allowed-hosts does not name",
+                hint="add the host to allowed-hosts in [tool.cudalock], or use a mirror that is allowed",
+                details={"url": shown_url(url)},
+            )
         client = self._client or self._connect()
         authorization = self._credentials.header(url)
         sent = {**headers, "Authorization": authorization} if authorization else headers

@@ -93,6 +93,8 @@ class LazyFiles(Sequence[IndexFile]):
         self._build = build
         self._read: dict[str, tuple[IndexFile, ...]] = {}
         self._all: tuple[IndexFile, ...] | None = None
+        self.by_version: Mapping[Any, tuple[IndexFile, ...]] | None = None
+        """Room for whoever arranges the files by version, so that it is done once for all targets of a run."""
 
     def groups(self) -> Iterator[str]:
         """The groups: version texts of wheels, and whole names of other files."""

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from cudalock.errors import TransportError
+from cudalock.errors import TransportError, UsageError
 from cudalock.index.fetch import Fetcher, Stream
 from cudalock.index.simple import shown_url
 
@@ -296,7 +296,14 @@ class RemoteFile(io.RawIOBase):
             length += len(chunk)
             if length > _LARGEST_FILE:
                 raise self._unusable(f"it has more than {_LARGEST_FILE} bytes")
-            target.write(chunk)
+            try:
+                target.write(chunk)
+            except OSError as error:
+                raise UsageError(
+                    "disk-write-failed",
+                    f"{shown_url(self._url)} cannot be kept in {tempfile.gettempdir()}: {error.strerror or error}",
+                    hint="set TMPDIR to a folder with room: this index serves whole files only",
+                ) from None
         self.bytes += length
         if self._size not in {None, length}:
             raise self._unusable("it changed while it was read")

@@ -33,6 +33,7 @@ class IndexSettings:
         retries: how often a failed request is repeated.
         connections: most connections, and background threads, at once.
         allow_insecure_hosts: hosts beyond loopback that may be reached by plain ``http://``.
+        allowed_hosts: the only hosts that may be contacted, also by redirects; empty: any.
         ca_bundle: file of trusted certificates (``PIP_CERT`` and kin are honoured without it).
         proxy: URL of a proxy; None leaves it to ``HTTPS_PROXY`` and kin.
     """
@@ -48,6 +49,7 @@ class IndexSettings:
     retries: int = 3
     connections: int = 24
     allow_insecure_hosts: frozenset[str] = frozenset()
+    allowed_hosts: frozenset[str] = frozenset()
     ca_bundle: Path | None = None
     proxy: str | None = None
 

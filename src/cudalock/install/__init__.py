@@ -8,6 +8,7 @@ from cudalock import lazy_names
 from cudalock.install.install import install  # not lazily: its module has the same name
 
 if TYPE_CHECKING:
+    from cudalock.install.admission import SourceRules
     from cudalock.install.documents import hosts
     from cudalock.install.files import FetchReport, fetch
     from cudalock.install.model import Installer, InstallOptions, InstallReport
@@ -19,6 +20,7 @@ __all__ = [
     "InstallReport",
     "InstallState",
     "Installer",
+    "SourceRules",
     "fetch",
     "hosts",
     "incomplete_reason",
@@ -29,6 +31,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "admission": ("SourceRules",),
         "documents": ("hosts",),
         "files": (
             "FetchReport",

@@ -78,14 +78,28 @@ def _file_name(entry: PackageWheel | PackageSdist | PackageArchive) -> str:
     """Without any folder, whatever the lock says: it becomes the name of a file that is written."""
     name = getattr(entry, "name", None)
     if not name:
-        name = unquote(urlsplit(entry.url).path) if entry.url else (entry.path or "")
+        name = _path_of(entry.url) if entry.url else (entry.path or "")
     return str(name).replace("\\", "/").rpartition("/")[2]
+
+
+def _path_of(url: str) -> str:
+    try:
+        return unquote(urlsplit(url).path)
+    except ValueError:
+        return ""
 
 
 def hosts(pylock: Pylock) -> tuple[str, ...]:
     """The hosts that are contacted to install the lock, sorted; for an allow-list or a firewall."""
-    found = {urlsplit(file.url).hostname for file in locked_files(pylock) if file.url}
+    found = {_host(file.url) for file in locked_files(pylock) if file.url}
     return tuple(sorted(host for host in found if host))
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def built_against_torch(pylock: Pylock) -> frozenset[str]:

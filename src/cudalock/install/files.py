@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
 from cudalock.errors import TransportError, UsageError
 from cudalock.index.model import IndexFile, PageRef
 from cudalock.index.settings import IndexSettings
+from cudalock.install.admission import SourceRules, require_admissible
 from cudalock.install.documents import LockedFile, locked_files
 from cudalock.lock.file import read_lock, require_intact
 from cudalock.lock.model import Lock
@@ -45,6 +49,7 @@ def fetch(
     *,
     lock: Lock | None = None,
     settings: IndexSettings | None = None,
+    rules: SourceRules | None = None,
     force: bool = False,
     reporter: Reporter = SILENT,
 ) -> FetchReport:
@@ -54,13 +59,30 @@ def fetch(
     under its name only when it is complete.
 
     Raises:
-        UsageError: ``lock-not-files``, ``fetch-folder-is-file``, ``disk-write-failed``, ``locked-file-missing``.
+        UsageError: ``lock-not-files``, ``fetch-folder-is-file``, ``disk-write-failed``, ``locked-file-missing``, and
+            what :func:`cudalock.install.admission.require_admissible` refuses.
         TransportError: a host does not deliver, or delivers other content (``index-hash-conflict``).
     """
     if lock is None:
         lock = read_lock(lock_path)
     require_intact(lock, lock_path, force=force)
+    source = lock_path.absolute().parent
+    require_admissible(lock.pylock, source, rules or SourceRules())
     wanted = tuple(locked_files(lock.pylock))
+    try:
+        return _fetched(lock_path, folder, wanted, settings, reporter)
+    except OSError as error:
+        raise UsageError(
+            "disk-write-failed",
+            f"{error.filename or folder} cannot be written: {(error.strerror or str(error)).lower()}",
+            hint="name a folder that can be written and has room",
+            details={"folder": str(folder)},
+        ) from error
+
+
+def _fetched(
+    lock_path: Path, folder: Path, wanted: Sequence[LockedFile], settings: IndexSettings | None, reporter: Reporter
+) -> FetchReport:
     _make(folder)
     present = tuple(file.name for file in wanted if _is_there(file, folder))
     missing = [file for file in wanted if file.name not in set(present)]
@@ -80,7 +102,7 @@ def fetch(
             raise
     copy = folder / lock_path.name
     if copy.absolute() != lock_path.absolute():
-        shutil.copyfile(lock_path, copy)
+        _copy(lock_path, copy)
     return FetchReport(
         folder=folder,
         lock=copy,
@@ -116,20 +138,29 @@ def _sha256(path: Path) -> str:
 
 
 def _bring(client: IndexClient, file: LockedFile, folder: Path, source: Path) -> None:
-    if file.url is not None:
+    if file.url is not None and not file.url.lower().startswith("file:"):
         page = PageRef("main", canonicalize_name(file.package))
         hashes = {"sha256": file.sha256} if file.sha256 else {}
         client.download(
             IndexFile(page=page, url=file.url, filename=file.name, hashes=hashes, size=file.size), folder / file.name
         )
         return
-    path = source / (file.path or "")
+    path = source / (file.path or url2pathname(urlsplit(file.url or "").path))
     if not path.is_file():
         raise UsageError(
             "locked-file-missing", f"the lock names {path}, which is not there", hint="put it there, or resolve anew"
         )
     if _sha256(path) != file.sha256:
         raise TransportError("index-hash-conflict", f"{path} is not the file that was locked: its sha256 differs")
-    temporary = folder / f".{file.name}.part"
-    shutil.copyfile(path, temporary)
-    temporary.replace(folder / file.name)
+    _copy(path, folder / file.name)
+
+
+def _copy(source: Path, destination: Path) -> None:
+    """Under its name only when it is complete."""
+    temporary = destination.with_name(f".{destination.name}.part")
+    try:
+        shutil.copyfile(source, temporary)
+        temporary.replace(destination)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from packaging.utils import NormalizedName
 
 from cudalock.errors import AnswerIsNo, ToolError, UsageError
 from cudalock.install import state
+from cudalock.install.admission import require_admissible
 from cudalock.install.documents import (
     built_against_torch,
     from_wheelhouse,
@@ -25,12 +26,14 @@ from cudalock.install.documents import (
     without,
     write_document,
 )
+from cudalock.install.exclusive import exclusive
 from cudalock.install.model import InstallOptions, InstallReport
+from cudalock.install.network import network_environment
 from cudalock.install.pip import Pip, find_pip
 from cudalock.install.python import Interpreter, find_interpreter, require_running
 from cudalock.install.sources import build_variables, refuse_other_toolkit
 from cudalock.install.uv import Uv, find_uv
-from cudalock.install.venv import Place, classify, put_aside, python_of, refuse_unusable
+from cudalock.install.venv import Place, bring_back, classify, put_aside, python_of, refuse_unusable
 from cudalock.lock.drift import drift_findings
 from cudalock.lock.environment import read_environment
 from cudalock.lock.file import read_lock, require_intact
@@ -64,7 +67,8 @@ def install(
         reporter: hears of the steps and of the installer's own lines.
 
     Raises:
-        UsageError: the lock, the place, the wheelhouse or the Python cannot be used; nothing was touched.
+        UsageError: the lock, the place, the wheelhouse or the Python cannot be used; nothing was touched. Also
+            ``disk-write-failed`` and ``venv-busy``, and what :func:`require_admissible` refuses.
         AnswerIsNo: ``lock-not-for-this-machine`` (another platform or Python), ``toolkit-mismatch``.
         ToolError: uv or pip is missing, too old or failed. An environment that was there is back, or, with ``sync``,
             marked as incomplete.
@@ -73,14 +77,58 @@ def install(
     if lock is None:
         lock = read_lock(lock_path)
     require_intact(lock, lock_path, force=options.force)
+    _require_admissible(lock, lock_path, options, reporter)
     venv = Path(os.path.abspath(venv))  # noqa: PTH100 - resolve() would follow a link that the user may move
+    try:
+        with exclusive(venv, reporter) as inherited:
+            return _installed(lock, lock_path, venv, options, reporter, inherited)
+    except OSError as error:
+        raise UsageError(
+            "disk-write-failed",
+            f"{error.filename or venv} cannot be written: {(error.strerror or str(error)).lower()}",
+            hint="choose a folder that can be written and has room, for the environment and for TMPDIR",
+            details={"venv": str(venv)},
+        ) from error
+    except (KeyboardInterrupt, SystemExit):
+        reporter.message("warning", _left(venv))
+        raise
+
+
+def _require_admissible(lock: Lock, lock_path: Path, options: InstallOptions, reporter: Reporter) -> None:
+    from_house = options.wheelhouse is not None
+    require_admissible(lock.pylock, lock_path.absolute().parent, options.sources, only_names=from_house)
+    if not from_house:
+        reporter.message("info", f"files come from {', '.join(hosts(lock.pylock)) or 'this machine alone'}")
+
+
+def _left(venv: Path) -> str:
+    """What an interruption leaves, in a sentence."""
+    return {
+        Place.ABSENT: f"nothing was left at {venv}",
+        Place.EMPTY: f"{venv} is empty, as it was",
+        Place.INCOMPLETE: f"{venv} is incomplete and marked so; the same command makes it whole",
+    }.get(classify(venv), f"{venv} is as it was")
+
+
+def _installed(
+    lock: Lock,
+    lock_path: Path,
+    venv: Path,
+    options: InstallOptions,
+    reporter: Reporter,
+    inherited: Sequence[int],
+) -> InstallReport:
+    if bring_back(venv):
+        reporter.message("note", f"replacing {venv} was cut short; what was there is back")
     place = classify(venv)
     if place in {Place.OURS, Place.FOREIGN} and not options.clear and not _differs(lock, venv):
         reporter.message("info", f"{venv} already holds what {lock_path} says")
         python = read_environment(venv).python
         return InstallReport(venv=venv, python=str(python or ""), up_to_date=True, hosts=hosts(lock.pylock))
     refuse_unusable(venv, place, sync=options.sync, clear=options.clear)
-    work = _Installation(lock=lock, lock_path=lock_path, venv=venv, options=options, reporter=reporter)
+    work = _Installation(
+        lock=lock, lock_path=lock_path, venv=venv, options=options, reporter=reporter, inherited=inherited
+    )
     return work.run(place)
 
 
@@ -105,6 +153,7 @@ class _Installation:
     venv: Path
     options: InstallOptions
     reporter: Reporter
+    inherited: Sequence[int] = ()
 
     def run(self, place: Place) -> InstallReport:
         """Prepares everything that can fail without harm, then works."""
@@ -143,9 +192,14 @@ class _Installation:
         return with_absolute_paths(self.lock.pylock, self.lock_path.absolute().parent)
 
     def _tool(self) -> Uv | Pip:
-        if self.options.installer == "pip":
-            return find_pip(self.reporter, inherit_stderr=self.options.inherit_stderr)
-        return find_uv(self.reporter, program=self.options.uv, inherit_stderr=self.options.inherit_stderr)
+        options = self.options
+        environ = network_environment(
+            os.environ, index_url=options.index_url, allow_insecure_hosts=options.sources.allow_insecure_hosts
+        )
+        quiet, inherited = options.inherit_stderr, self.inherited
+        if options.installer == "pip":
+            return find_pip(self.reporter, inherit_stderr=quiet, environ=environ, inherited=inherited)
+        return find_uv(self.reporter, program=options.uv, inherit_stderr=quiet, environ=environ, inherited=inherited)
 
     def _ask_uv(self, tool: Uv | Pip) -> Callable[[str], Path | None] | None:
         if not isinstance(tool, Uv):

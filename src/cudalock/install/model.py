@@ -9,6 +9,8 @@ from typing import Literal
 
 from packaging.utils import NormalizedName
 
+from cudalock.install.admission import SourceRules
+
 __all__ = ["InstallOptions", "InstallReport", "Installer"]
 
 Installer = Literal["uv", "pip"]
@@ -30,6 +32,8 @@ class InstallOptions:
         inherit_stderr: uv and pip write on our own stderr (a terminal, on which they draw their progress); otherwise
             their lines go to the reporter.
         uv: the uv to use instead of the one installed beside cudalock.
+        sources: from which hosts and places files may come.
+        index_url: ``index-url`` of ``[tool.cudalock]``, for what builds require and for its credentials.
     """
 
     installer: Installer = "uv"
@@ -42,6 +46,8 @@ class InstallOptions:
     offline: bool = False
     inherit_stderr: bool = False
     uv: Path | None = None
+    sources: SourceRules = field(default_factory=SourceRules)
+    index_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

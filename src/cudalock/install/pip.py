@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -19,15 +19,24 @@ __all__ = ["Pip", "find_pip"]
 class Pip:
     """The pip that is installed beside cudalock."""
 
-    def __init__(self, reporter: Reporter, *, inherit_stderr: bool = False) -> None:
+    def __init__(
+        self,
+        reporter: Reporter,
+        *,
+        inherit_stderr: bool = False,
+        environ: Mapping[str, str] = os.environ,
+        inherited: Sequence[int] = (),
+    ) -> None:
         self._reporter = reporter
+        self._environ = environ
+        self._inherited = inherited
         self._inherit_stderr = inherit_stderr
         self.name = f"pip {metadata.version('pip')}"
 
     def create_venv(self, venv: Path, python: Path) -> None:
         """Makes ``venv`` with the venv module of the interpreter ``python``; what lies there already stays."""
         command = [str(python), "-I", "-m", "venv", "--without-pip", str(venv)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=tool_environment(os.environ))
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=tool_environment(self._environ))
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip()
             raise ToolError(
@@ -53,9 +62,10 @@ class Pip:
         environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
         done = run_tool(
             command,
-            environ=tool_environment(os.environ, **environ),
+            environ=tool_environment(self._environ, **environ),
             reporter=self._reporter,
             inherit_stderr=self._inherit_stderr,
+            inherited=self._inherited,
         )
         if done.status != 0:
             lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -68,14 +78,20 @@ class Pip:
             )
 
 
-def find_pip(reporter: Reporter, *, inherit_stderr: bool = False) -> Pip:
+def find_pip(
+    reporter: Reporter,
+    *,
+    inherit_stderr: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    inherited: Sequence[int] = (),
+) -> Pip:
     """The pip installed beside cudalock.
 
     Raises:
         ToolError: ``pip-missing``.
     """
     try:
-        return Pip(reporter, inherit_stderr=inherit_stderr)
+        return Pip(reporter, inherit_stderr=inherit_stderr, environ=environ, inherited=inherited)
     except metadata.PackageNotFoundError as error:
         raise ToolError(
             "pip-missing", "there is no pip beside cudalock", hint="python -m ensurepip, or --installer uv"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from cudalock.progress import Reporter
 __all__ = ["Finished", "run_tool", "tool_environment"]
 
 _KEPT_LINES = 200
-_END_S = 5.0
+_END_S = 3.0
 
 # Settings that would install something else, somewhere else, than the lock says.
 _OVERRIDING = frozenset({
@@ -41,9 +43,16 @@ def tool_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]:
 
 
 def run_tool(
-    command: Sequence[str], *, environ: Mapping[str, str], reporter: Reporter, inherit_stderr: bool = False
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    reporter: Reporter,
+    inherit_stderr: bool = False,
+    inherited: Sequence[int] = (),
 ) -> Finished:
-    """Runs ``command`` to its end; an interruption ends it too and goes on.
+    """Runs ``command`` to its end; an interruption ends it, with all that it started, and goes on.
+
+    ``inherited`` are descriptors that it keeps open: while it lives, whatever becomes of us, they are.
 
     Raises:
         OSError: the program cannot be started.
@@ -58,6 +67,8 @@ def run_tool(
         text=True,
         encoding="utf-8",
         errors="replace",
+        pass_fds=tuple(inherited) if sys.platform != "win32" else (),
+        start_new_session=True,  # a group of its own, so that what it started can be ended with it
     )
     kept: deque[str] = deque(maxlen=_KEPT_LINES)
     try:
@@ -77,13 +88,17 @@ def run_tool(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Lets the tool end by itself (Ctrl-C reached it as well), then makes it."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=0.5 if os.name == "nt" else 1.0)
-        return
-    process.terminate()
+    """Asks the tool to end, as Ctrl-C would, then makes it; what it started ends with it."""
+    if sys.platform == "win32":
+        process.terminate()
+    else:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_END_S)
-        return
-    process.kill()
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()

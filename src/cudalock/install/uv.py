@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.version import Version
@@ -30,6 +30,8 @@ class Uv:
     version: Version
     reporter: Reporter
     inherit_stderr: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    inherited: Sequence[int] = ()
 
     @property
     def name(self) -> str:
@@ -59,7 +61,7 @@ class Uv:
             capture_output=True,
             text=True,
             check=False,
-            env=tool_environment(os.environ),
+            env=tool_environment(self.environ),
         )
         return Path(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else None
 
@@ -68,9 +70,10 @@ class Uv:
         try:
             done = run_tool(
                 command,
-                environ=tool_environment(os.environ, **environ),
+                environ=tool_environment(self.environ, **environ),
                 reporter=self.reporter,
                 inherit_stderr=self.inherit_stderr,
+                inherited=self.inherited,
             )
         except OSError as error:
             raise ToolError("uv-failed", f"{self.program} cannot be run: {error.strerror or error}") from error
@@ -97,6 +100,11 @@ def _own_words(stderr: str) -> str:
     return "\n".join(lines[-5:])
 
 
+_NETWORK = re.compile(
+    r"[Ff]ailed to (?:download|fetch|extract|read)|error sending request|[Tt]imed? ?out|[Rr]equest failed"
+)
+
+
 def _hint(stderr: str) -> str | None:
     if "ash mismatch" in stderr:
         return (
@@ -106,11 +114,28 @@ def _hint(stderr: str) -> str | None:
         return "fetch the files first: cudalock fetch DIR, then cudalock install --wheelhouse DIR"
     if "No space left" in stderr:
         return "free disk space, or set UV_CACHE_DIR to a folder on a larger disk"
+    if "Read-only file system" in stderr or "ermission denied" in stderr:
+        return "choose folders that can be written, with --venv and UV_CACHE_DIR"
+    if "certificate" in stderr.lower() or "UnknownIssuer" in stderr:
+        return "name your organisation's certificate bundle in SSL_CERT_FILE"
+    if any(f"{status} " in stderr for status in ("401", "403", "407")):
+        return "give credentials in netrc, through keyring (UV_KEYRING_PROVIDER=subprocess), or in the index URL"
+    if _NETWORK.search(stderr):
+        return "check the network and HTTPS_PROXY and try again; if the file is gone, `cudalock resolve` finds another"
     return None
 
 
-def find_uv(reporter: Reporter, *, program: Path | None = None, inherit_stderr: bool = False) -> Uv:
+def find_uv(
+    reporter: Reporter,
+    *,
+    program: Path | None = None,
+    inherit_stderr: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    inherited: Sequence[int] = (),
+) -> Uv:
     """The uv installed beside cudalock, else the one on PATH, or ``program``.
+
+    Its processes get ``environ`` and keep the descriptors ``inherited`` open.
 
     Raises:
         ToolError: ``uv-missing``, ``uv-too-old`` or ``uv-failed``.
@@ -130,7 +155,14 @@ def find_uv(reporter: Reporter, *, program: Path | None = None, inherit_stderr: 
             f"{found} is uv {version}; cudalock needs {LEAST_UV} or newer",
             hint="pip install --upgrade uv, or use the second way: --installer pip",
         )
-    return Uv(program=Path(found), version=version, reporter=reporter, inherit_stderr=inherit_stderr)
+    return Uv(
+        program=Path(found),
+        version=version,
+        reporter=reporter,
+        inherit_stderr=inherit_stderr,
+        environ=environ,
+        inherited=inherited,
+    )
 
 
 def _beside_us() -> str | None:

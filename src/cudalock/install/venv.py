@@ -11,9 +11,12 @@ from pathlib import Path
 
 from cudalock.errors import UsageError
 from cudalock.install import state
-from cudalock.lock.environment import INCOMPLETE_MARKER
+from cudalock.lock.environment import INCOMPLETE_MARKER, OLD_SUFFIX
 
-__all__ = ["Place", "classify", "put_aside", "python_of", "refuse_unusable"]
+__all__ = ["Place", "bring_back", "classify", "put_aside", "python_of", "refuse_unusable"]
+
+
+_TRASH = ".cudalock-trash"
 
 
 class Place(StrEnum):
@@ -94,7 +97,7 @@ def put_aside(venv: Path) -> Iterator[None]:
     ``NAME.cudalock-old``. If we are killed it still lies there: the next installation, finding the new one incomplete,
     takes it for the old one.
     """
-    waiting = venv.with_name(f"{venv.name}.cudalock-old")
+    waiting = _waiting(venv)
     if (venv / INCOMPLETE_MARKER).exists():
         _remove(venv)
     elif venv.exists():
@@ -108,6 +111,26 @@ def put_aside(venv: Path) -> Iterator[None]:
             _move(waiting, venv)
         raise
     _remove(waiting)
+
+
+def bring_back(venv: Path) -> bool:
+    """After a kill between putting the old environment aside and beginning the new one: the old one is back.
+
+    Returns:
+        Whether there was something to do.
+    """
+    trash = venv.with_name(f"{venv.name}{_TRASH}")
+    if trash.is_dir() and not trash.is_symlink():
+        shutil.rmtree(trash, ignore_errors=True)
+    waiting = _waiting(venv)
+    if os.path.lexists(venv) or not (waiting / "pyvenv.cfg").is_file():
+        return False
+    _move(waiting, venv)
+    return True
+
+
+def _waiting(venv: Path) -> Path:
+    return venv.with_name(venv.name + OLD_SUFFIX)
 
 
 def _move(source: Path, destination: Path) -> None:
@@ -124,7 +147,7 @@ def _move(source: Path, destination: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """Removes a folder, under another name: half an environment must not lie where a whole one is expected."""
-    trash = folder.with_name(f"{folder.name}.cudalock-trash")
+    trash = folder.with_name(f"{folder.name}{_TRASH}")
     try:
         if trash.exists():
             shutil.rmtree(trash)

@@ -18,7 +18,7 @@ __all__ = ["drift_findings"]
 _TORCH = canonicalize_name("torch")
 _TRITONS = (canonicalize_name("triton"), canonicalize_name("pytorch-triton"), canonicalize_name("triton-windows"))
 _TOOLS = frozenset(map(canonicalize_name, ("pip", "setuptools", "wheel", "uv")))
-_SYNC = "`cudalock install --sync` brings the environment back to the lock"
+_SYNC = "`cudalock install --venv DIR --sync` brings the environment back to the lock"
 _SHOWN = 8
 
 

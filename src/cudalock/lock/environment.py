@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +13,13 @@ from packaging.utils import NormalizedName, canonicalize_name
 from cudalock.errors import UsageError
 from cudalock.target.model import PythonVersion
 
-__all__ = ["INCOMPLETE_MARKER", "Installed", "InstalledPackages", "read_environment", "site_packages"]
+__all__ = ["INCOMPLETE_MARKER", "OLD_SUFFIX", "Installed", "InstalledPackages", "read_environment", "site_packages"]
 
 INCOMPLETE_MARKER = "cudalock-incomplete"
 """Lies in the root of an environment while cudalock installs into it, and stays there if that is cut short."""
+
+OLD_SUFFIX = ".cudalock-old"
+"""Ends the name under which an environment waits while cudalock makes the one that takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,8 @@ def read_environment(venv: Path) -> InstalledPackages:
     """Reads names and versions of all installed distributions.
 
     Raises:
-        UsageError: ``venv-missing``, ``venv-is-file`` or ``venv-invalid`` (a folder that is no virtual environment).
+        UsageError: ``venv-missing``, ``venv-is-file``, ``venv-invalid`` (a folder that is no virtual environment) or
+            ``venv-incomplete`` (nothing is there, because replacing it was cut short).
     """
     _check_is_venv(venv)
     found: dict[NormalizedName, list[Installed]] = {}
@@ -71,13 +76,21 @@ def read_environment(venv: Path) -> InstalledPackages:
 
 def _check_is_venv(venv: Path) -> None:
     details = {"venv": str(venv)}
+    old = Path(os.path.abspath(venv) + OLD_SUFFIX)  # noqa: PTH100 - a link is looked at, not followed
+    if not venv.exists() and old.is_dir():
+        raise UsageError(
+            "venv-incomplete",
+            f"replacing {venv} was begun and did not end; what was there lies in {old}",
+            hint="the next `cudalock install` into it brings that back",
+            details=details,
+        )
     if not venv.exists():
         hint = f"make it with `cudalock install --venv {venv}`"
         raise UsageError("venv-missing", f"there is no environment {venv}", hint=hint, details=details)
     if not venv.is_dir():
         message = f"{venv} is a file, not an environment"
         raise UsageError("venv-is-file", message, hint="give the folder of the environment", details=details)
-    if not (venv / "pyvenv.cfg").is_file():
+    if not (venv / "pyvenv.cfg").is_file() and not (venv / INCOMPLETE_MARKER).exists():
         raise UsageError(
             "venv-invalid",
             f"{venv} is not a virtual environment: it has no pyvenv.cfg",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Marker, UndefinedComparison, prepare_environment
@@ -121,10 +122,7 @@ class Context:
         """Whether a marker holds on the target; a comparison that has no meaning does not."""
         if marker is None:
             return True
-        try:
-            return marker.evaluate_prepared({**self.environment, "extra": extra})
-        except UndefinedComparison:
-            return False
+        return _holds(marker, extra, tuple(self.environment.items()))
 
     def requirements_of(self, metadata: CoreMetadata, extras: frozenset[str]) -> list[Requirement]:
         """The requirements that hold on the target, those of the extras included and extras of extras followed."""
@@ -156,6 +154,15 @@ class Context:
                 name = canonicalize_name(constraint.requirement.name)
                 found[name] = (*found.get(name, ()), constraint)
         return found
+
+
+@lru_cache(maxsize=65_536)
+def _holds(marker: Marker, extra: str, environment: tuple[tuple[str, str], ...]) -> bool:
+    """Remembered, because several targets of one run mostly share Python and platform."""
+    try:
+        return marker.evaluate_prepared({**dict(environment), "extra": extra})
+    except UndefinedComparison:
+        return False
 
 
 def direct_file(project: NormalizedName, url: str) -> tuple[Version, IndexFile]:

@@ -26,15 +26,18 @@ Found = Result[Want, Choice, str]
 __all__ = ["Found", "held_back", "notes_of", "torch_options", "warnings_of", "with_table_triton", "with_triton"]
 
 
-def torch_options(context: Context, wanted: SpecifierSet | None = None) -> list[TorchOption]:
+def torch_options(
+    context: Context, wanted: SpecifierSet | None = None, *, above: Version | None = None
+) -> list[TorchOption]:
     """Every build of torch that is there for the target and whose facts are known without reading a wheel.
 
     Args:
         context: of the resolution.
         wanted: builds outside it are marked as not wanted.
+        above: only newer releases than this; of the others not even the files are looked at.
     """
     options = []
-    for file in context.torch.files():
+    for file in context.torch.files(above=above):
         build = context.torch.known_build(file)
         if build is None:
             continue
@@ -94,27 +97,40 @@ def held_back(provider: Provider, found: Found, triple: Triple) -> tuple[str, ..
     """Which requirements kept torch from a newer release that the rules admit; judged by the tables alone."""
     context = provider.context
     release = Version(triple.torch.public)
-    newer = [o for o in torch_options(context) if Version(o.build.version.public) > release]
+    newer = torch_options(context, above=release)
     best = best_admitted([o for o in newer if not o.build.version.is_prerelease], context.target, context.policy)
     if best is None:
         return ()
     newest = best[0].build.version
-    sentences = [
-        f"{who_wants(information.requirement, information.parent)}, which keeps torch from {newest}"
-        for information in found.criteria[TORCH].information
-        if isinstance(information.requirement, PackageWant)
-        and not information.requirement.requirement.specifier.contains(newest, prereleases=True)
-    ]
-    sentences += [
-        f"the constraint {constraint.requirement} ({constraint.origin}) keeps torch from {newest}"
-        for constraint in context.constraints.get(TORCH, ())
-        if not constraint.requirement.specifier.contains(newest, prereleases=True)
-    ]
+    against = _against(provider, found, newest)
+    if TORCH in context.preferred:
+        allowed = [option for option in newer if not _against(provider, found, option.build.version)]
+        kept = best_admitted([o for o in allowed if not o.build.version.is_prerelease], context.target, context.policy)
+        if kept is not None:
+            version = kept[0].build.version
+            return (f"the existing pin is kept; --upgrade-package torch moves torch to {version}", *against)
+    sentences = against
     if not sentences and TORCH in context.preferred:
         sentences = [f"the existing pin is kept; --upgrade-package torch moves torch to {newest}"]
     elif not sentences:
         sentences = [_what_lacks(provider, best[0].build)]
     return tuple(dict.fromkeys(sentences))
+
+
+def _against(provider: Provider, found: Found, version: Version) -> list[str]:
+    """The requirements and constraints that rule a release of torch out, one sentence each."""
+    sentences = [
+        f"{who_wants(information.requirement, information.parent)}, which keeps torch from {version}"
+        for information in found.criteria[TORCH].information
+        if isinstance(information.requirement, PackageWant)
+        and not information.requirement.requirement.specifier.contains(version, prereleases=True)
+    ]
+    sentences += [
+        f"the constraint {constraint.requirement} ({constraint.origin}) keeps torch from {version}"
+        for constraint in provider.context.constraints.get(TORCH, ())
+        if not constraint.requirement.specifier.contains(version, prereleases=True)
+    ]
+    return sentences
 
 
 def _what_lacks(provider: Provider, build: Build) -> str:
@@ -147,8 +163,8 @@ def _unlocked(context: Context, triple: Triple, wanted: SpecifierSet) -> Iterato
     """A newer release that the requirements allow and only the driver stands against."""
     if context.target.cpu:
         return
-    options = torch_options(context, wanted)
-    newer = [o for o in options if o.wanted and Version(o.build.version.public) > Version(triple.torch.public)]
+    options = torch_options(context, wanted, above=Version(triple.torch.public))
+    newer = [option for option in options if option.wanted]
     if best_admitted(newer, context.target, context.policy) is not None:
         return
     remedy = unlocked_by_driver(newer, context.target, context.policy, triple.build)

@@ -6,10 +6,11 @@ refusal: where the builds that are left have no code for the GPU, those that wer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.version import Version
 
 from cudalock import facts
@@ -23,6 +24,9 @@ from cudalock.resolve.notes import with_table_triton, with_triton
 from cudalock.versions import CudaVersion
 
 __all__ = ["out_of_reach", "unpublished_cuda", "with_pytorch"]
+
+
+_Halves = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +94,13 @@ def _allows(wish: VersionWish, version: Version) -> bool:
 def _left_out(context: Context, wish: VersionWish) -> Iterator[_LeftOut]:
     own = context.target.platform.os, context.target.platform.machine
     options: dict[tuple[str, Version], TorchOption | None] = {}
+    halves = _halves(context.target.tags)
     for listing in context.pages.loaded(TORCH):
         for version, files in listing.files.items():
             if version.is_prerelease or not _allows(wish, version):
                 continue
             for file in files:
-                needs = _needs(context, file) if platform_of(file.filename) == own else None
+                needs = _needs(context, file, halves) if platform_of(file.filename) == own else None
                 if needs is None:
                     continue
                 key = file.page.label or "", version
@@ -115,14 +120,13 @@ def _admitted(context: Context, file: IndexFile) -> TorchOption | None:
     return TorchOption(build=build, triton=triton) if admitted else None
 
 
-def _needs(context: Context, file: IndexFile) -> tuple[tuple[int, int] | None, str | None] | None:
+def _needs(context: Context, file: IndexFile, halves: _Halves) -> tuple[tuple[int, int] | None, str | None] | None:
     """The glibc or the Python that a file needs and the target lacks; None if it is neither, or both at once."""
     refusal = context.rules.refusal(file, pinned=True)
     name = parse_file_name(file.filename, TORCH)
     if refusal is None or name is None or refusal.code not in {"no-wheel-for-platform", "no-wheel-for-python"}:
         return None
-    interpreters = {(tag.interpreter, tag.abi) for tag in context.rules.ranks}
-    platforms = {tag.platform for tag in context.rules.ranks}
+    interpreters, platforms = halves
     for_python = any((tag.interpreter, tag.abi) in interpreters for tag in name.tags)
     for_platform = any(tag.platform in platforms for tag in name.tags)
     if for_platform and not (for_python and refusal.code == "no-wheel-for-platform"):
@@ -133,6 +137,11 @@ def _needs(context: Context, file: IndexFile) -> tuple[tuple[int, int] | None, s
         floors = [f for tag in name.tags if (f := glibc_floor(tag.platform, context.target.platform.machine))]
         return (min(floors), None) if floors and min(floors) > libc[1] else None
     return None
+
+
+def _halves(tags: Iterable[Tag]) -> _Halves:
+    """The interpreters with their ABIs and the platforms that wheels for the target may be made for."""
+    return frozenset((tag.interpreter, tag.abi) for tag in tags), frozenset(tag.platform for tag in tags)
 
 
 def _best(context: Context, left_out: Sequence[_LeftOut]) -> _LeftOut:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from cudalock.cli.command import command as make_command
-from cudalock.cli.options import index_options, option
+from cudalock.cli.options import file_options, index_options, option
 from cudalock.cli.session import Session
-from cudalock.cli.wiring import index_settings
+from cudalock.cli.wiring import index_settings, source_rules
 
 __all__ = ["command"]
 
@@ -18,6 +18,7 @@ __all__ = ["command"]
 @click.argument("folder", metavar="DIR")
 @option("--lock", default="pylock.toml", show_default=True, metavar="FILE", help="The lock.")
 @option("--force", is_flag=True, help="Take a lock that was edited by hand.")
+@file_options
 @index_options
 def command(session: Session, folder: str, lock: str, force: bool, **options: object) -> int:
     """Stores every file of the lock in DIR, each checked against its sha256.
@@ -28,7 +29,12 @@ def command(session: Session, folder: str, lock: str, force: bool, **options: ob
     from cudalock.install import fetch
 
     report = fetch(
-        Path(lock), Path(folder), settings=index_settings(session, options), force=force, reporter=session.reporter
+        Path(lock),
+        Path(folder),
+        settings=index_settings(session, options),
+        rules=source_rules(options),
+        force=force,
+        reporter=session.reporter,
     )
     payload = {
         "folder": str(report.folder),

@@ -110,7 +110,11 @@ def _draw(inspections: tuple[Inspection, ...]) -> None:
     from cudalock.cli.output import clean, console_for
 
     console = console_for(stderr=False)
-    for inspection in inspections:
+    if not inspections:
+        console.print("nothing of the torch family in it")
+    for number, inspection in enumerate(inspections):
+        if number:
+            console.print()
         table = Table(show_header=False, box=None, pad_edge=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudalock.cli.command import command as make_command
-from cudalock.cli.options import option
+from cudalock.cli.options import file_options, option
 from cudalock.cli.session import Session
-from cudalock.errors import AnswerIsNo, UsageError
+from cudalock.cli.wiring import source_rules
+from cudalock.errors import AnswerIsNo
 
 if TYPE_CHECKING:
     from cudalock.host import Host
@@ -36,7 +37,8 @@ __all__ = ["command"]
 @option("--download-python", is_flag=True, help="Let uv download a Python that is not here.")
 @option("--offline", is_flag=True, help="No network: only what the installer has cached.")
 @option("--no-verify", is_flag=True, help="Leave out the GPU compile test.")
-@option("--allowed-hosts", repeatable=True, metavar="HOST", help="Contact only these hosts.")
+@option("--allow-insecure-host", repeatable=True, metavar="HOST", help="Take files from HOST by plain http:// too.")
+@file_options
 def command(session: Session, venv: str, lock: str, **options: Any) -> int:
     """Builds an environment that holds exactly what the lock names, then compiles and runs kernels in it.
 
@@ -44,14 +46,13 @@ def command(session: Session, venv: str, lock: str, **options: Any) -> int:
     kernel is compiled for the lock's GPUs instead, and the GPU remains unproven.
     """
     from cudalock.host import detect
-    from cudalock.install import InstallOptions, hosts, install
+    from cudalock.install import InstallOptions, install
     from cudalock.lock import read_lock
 
     path = Path(lock)
     document = read_lock(path)
     host = detect(reporter=session.reporter)
     _require_fit(session, document, host, force=options["force"])
-    _require_allowed(hosts(document.pylock), options["allowed_hosts"])
     report = install(
         path,
         Path(venv),
@@ -65,6 +66,8 @@ def command(session: Session, venv: str, lock: str, **options: Any) -> int:
             python=options["python"],
             download_python=options["download_python"],
             offline=options["offline"],
+            sources=source_rules(options),
+            index_url=session.config.index_url,
             inherit_stderr=sys.stderr.isatty() and session.reporter.verbosity >= 0,
         ),
         reporter=session.reporter,
@@ -108,17 +111,6 @@ def _require_fit(session: Session, lock: Lock, host: Host, *, force: bool) -> No
         or "make a lock for this machine with `cudalock resolve`, or install all the same with --force",
         details={"findings": [finding.to_json() for finding in errors]},
     )
-
-
-def _require_allowed(needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    outside = sorted(set(needed) - set(allowed)) if allowed else []
-    if outside:
-        raise UsageError(
-            "host-not-allowed",
-            f"the lock's files lie on {', '.join(outside)}, which allowed-hosts does not name",
-            hint="add the host to allowed-hosts in [tool.cudalock], or make the lock from a mirror that is allowed",
-            details={"hosts": list(needed), "allowed": list(allowed)},
-        )
 
 
 def _verify(session: Session, venv: Path, lock: Lock, host: Host) -> VerifyReport | None:

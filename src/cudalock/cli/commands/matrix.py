@@ -66,6 +66,8 @@ def _specifiers(text: str | None) -> SpecifierSet:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     text = (text or "").removeprefix("torch")
+    if text[:1].isdigit():  # 2.9 means the releases that begin so
+        text = f"=={text}" if text.endswith("*") or text.count(".") > 1 else f"=={text}.*"
     try:
         return SpecifierSet(text)
     except InvalidSpecifier as error:

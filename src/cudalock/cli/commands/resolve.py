@@ -69,9 +69,18 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
     jobs = [_job(session, name, requirements, options, constraints) for name in names]
     if options["check"]:
         return _check(session, jobs)
-    with open_index(session, options) as client:
-        answers = [_resolve_one(session, job, client, options) for job in jobs]
-        statistics = client.statistics
+    done = 0
+    try:
+        with open_index(session, options) as client:
+            answers = []
+            for job in jobs:
+                answers.append(_resolve_one(session, job, client, options))
+                done += 1
+            statistics = client.statistics
+    except KeyboardInterrupt:
+        left = ", ".join(str(job.path) for job in jobs[done:])
+        session.reporter.message("warning", f"{left}: as before" if left else "all locks are written")
+        raise
     session.reporter.message("info", f"{statistics.requests} requests, {statistics.bytes / 1e6:.1f} MB")
     session.answer(answers[0] if len(answers) == 1 else {"locks": answers})
     return 0
@@ -157,7 +166,7 @@ def _resolve_one(session: Session, job: _Job, client: IndexClient, options: Mapp
     for sentence in resolution.held_back:
         session.reporter.message("note", sentence)
     if not session.as_json:
-        _draw(job, lock, resolution, difference, changed=changed)
+        _draw(job, lock, resolution, difference, changed=changed, quiet=session.reporter.verbosity < 0)
     return _as_json(job, lock, resolution, difference, changed=changed)
 
 
@@ -204,7 +213,7 @@ def _as_json(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff
     }
 
 
-def _draw(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff, *, changed: bool) -> None:
+def _draw(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff, *, changed: bool, quiet: bool) -> None:
     from rich.text import Text
 
     from cudalock.cli.output import clean, console_for
@@ -218,6 +227,8 @@ def _draw(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff, *
         if verdict and verdict.mode:
             line.append(f"  ({verdict.mode.value})", style="dim")
         console.print(line)
+    if quiet:
+        return
     for name, version in difference.added if job.existing else ():
         console.print(Text(clean(f"+ {name} {version}"), style="green"))
     for name, version in difference.removed:
