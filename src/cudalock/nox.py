@@ -49,7 +49,10 @@ def install(
 
     The session fails with cudalock's own message if the lock cannot be installed.
     """
-    arguments = ["install", "--lock", os.fspath(lock), "--venv", session.virtualenv.location, "--sync"]
+    location = getattr(session.virtualenv, "location", None)
+    if location is None:
+        session.error("a lock needs a session with an environment of its own; python=False has none")
+    arguments = ["install", "--lock", os.fspath(lock), "--venv", str(location), "--sync"]
     if not verify:
         arguments.append("--no-verify")
     if installer is not None:

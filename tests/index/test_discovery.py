@@ -192,7 +192,7 @@ def test_credentials_are_kept_apart() -> None:
 
 def test_uv_names_its_index() -> None:
     assert main_index_url(None, {"UV_DEFAULT_INDEX": f"corporate={ONE}"}).url == ONE + "/"
-    assert main_index_url(None, {"UV_DEFAULT_INDEX": "https://h.example/?a=b"}).url.startswith("https://h.example/?a=b")
+    assert main_index_url(None, {"UV_DEFAULT_INDEX": "https://h.example/a=b/"}).url == "https://h.example/a=b/"
 
 
 def test_project_setting_of_the_wrong_type() -> None:

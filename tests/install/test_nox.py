@@ -31,8 +31,8 @@ def index(fake_index: FakeIndex) -> Iterator[FakeIndex]:
         yield fake_index
 
 
-def run_nox(folder: Path) -> subprocess.CompletedProcess[str]:
-    (folder / "noxfile.py").write_text(NOXFILE)
+def run_nox(folder: Path, noxfile: str = NOXFILE) -> subprocess.CompletedProcess[str]:
+    (folder / "noxfile.py").write_text(noxfile)
     return subprocess.run(
         [sys.executable, "-m", "nox", "-s", "tests"], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -51,3 +51,10 @@ def test_a_lock_that_cannot_be_installed_fails_the_session(index: FakeIndex, tmp
     assert done.returncode == 1
     assert "uv-failed" in done.stderr + done.stdout
     assert "demo 1.0 in" not in done.stdout
+
+
+def test_a_session_without_an_environment_is_told_what_it_needs(tmp_path: Path) -> None:
+    done = run_nox(tmp_path, NOXFILE.replace('venv_backend="uv"', 'venv_backend="none"'))
+    assert done.returncode == 1
+    assert "an environment of its own" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr

@@ -42,6 +42,7 @@ class FileRules:
     exclude_newer: datetime | None = None
     allow_build: frozenset[NormalizedName] = frozenset()
     _pythons: dict[str, bool] = field(default_factory=dict)
+    _tag_ranks: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, target: Target, request: Request) -> FileRules:
@@ -68,7 +69,9 @@ class FileRules:
         best_key: tuple[int, int, str] | None = None
         for file in files:
             name = parse_file_name(file.filename, file.page.project)
-            if name is None or self._refuse(file, name, pinned=pinned) is not None:
+            if name is None or self._tag_rank(name) is None:
+                continue
+            if any(check(self, file, name, pinned) is not None for check in _CHECKS):
                 continue
             # of two equally specific wheels the higher build tag is the later one
             key = self.rank(name), -name.build[0], name.build[1]
@@ -87,7 +90,16 @@ class FileRules:
 
     def rank(self, name: FileName) -> int:
         """How well a file suits the target: lower is better; only for files that are not refused."""
-        return min((self.ranks[tag] for tag in name.tags if tag in self.ranks), default=_LAST_RANK)
+        rank = self._tag_rank(name)
+        return _LAST_RANK if rank is None else rank
+
+    def _tag_rank(self, name: FileName) -> int | None:
+        """The place of a wheel's best tag in the target's order, None if it has none there; of others the last."""
+        text = name.tag_text
+        if text not in self._tag_ranks:
+            found = (self.ranks[tag] for tag in name.tags if tag in self.ranks)
+            self._tag_ranks[text] = min(found, default=None if text else _LAST_RANK)
+        return self._tag_ranks[text]
 
     def admits_python(self, text: str | None) -> bool:
         """Whether a Requires-Python admits the target's Python; an unreadable one is taken as silent."""

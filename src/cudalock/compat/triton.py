@@ -103,8 +103,8 @@ def triton_verdict(
     """Rule R3 alone for the whole target: per GPU which assembler, and all refusals.
 
     The verdicts' ``serves`` is None: what the torch build holds is not looked at. Where the user allows forward
-    compatibility, the libcuda that a GPU gets depends on the build, so only :func:`judge`
-    can hold it against a release.
+    compatibility, the libcuda that a GPU gets depends on the build, so only :func:`judge` can hold it against a
+    release.
     """
     verdicts: dict[ComputeCapability, GpuVerdict] = {}
     refusals: list[Reason] = []

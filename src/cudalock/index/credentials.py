@@ -74,15 +74,21 @@ class CredentialStore:
         known = known or self._from_netrc(origin[1]) or given
         return known.header if known else None
 
-    def after_refusal(self, url: str) -> bool:
-        """After status 401: asks the keyring once per origin; True if there is now something new to send."""
+    def after_refusal(self, url: str, sent: str | None) -> bool:
+        """After status 401: asks the keyring once per origin; True if there is now something else to send.
+
+        ``sent`` is the header of the request that was refused: of several that were under way at once, each may come
+        again with what the first of them made known.
+        """
         origin = _origin(url)
         with self._lock:
-            if origin in self._keyring or not self._keyring_wanted():
-                return False
-            given = self._given.get(origin)
-            self._keyring[origin] = self._from_keyring(url, origin[1], given.username if given else "")
-            return self._keyring[origin] is not None
+            if origin not in self._keyring:
+                if not self._keyring_wanted():
+                    return False
+                given = self._given.get(origin)
+                self._keyring[origin] = self._from_keyring(url, origin[1], given.username if given else "")
+            known = self._keyring[origin]
+            return known is not None and known.header != sent
 
     def _from_netrc(self, host: str) -> Credentials | None:
         with self._lock:

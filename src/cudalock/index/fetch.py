@@ -202,12 +202,13 @@ class Fetcher:
         asked_keyring = False
         current = url
         for _ in range(_MAX_REDIRECTS + 1):
-            stream = self._send(current, headers)
+            authorization = self._credentials.header(current)
+            stream = self._send(current, headers, authorization)
             if stream.status in _REDIRECT_STATUSES and "location" in stream.headers:
                 stream.close()
                 current = self._redirected(current, stream.headers["location"])
                 continue
-            if stream.status == 401 and not asked_keyring and self._credentials.after_refusal(current):
+            if stream.status == 401 and not asked_keyring and self._credentials.after_refusal(current, authorization):
                 stream.close()
                 asked_keyring = True
                 continue
@@ -222,7 +223,7 @@ class Fetcher:
             details={"url": shown_url(url)},
         )
 
-    def _send(self, url: str, headers: Mapping[str, str]) -> Stream:
+    def _send(self, url: str, headers: Mapping[str, str], authorization: str | None) -> Stream:
         if self._settings.offline:
             raise offline_miss(url)
         if not self._may_contact(url):
@@ -241,7 +242,6 @@ class Fetcher:
                 details={"url": shown_url(url)},
             )
         client = self._client or self._connect()
-        authorization = self._credentials.header(url)
         sent = {**headers, "Authorization": authorization} if authorization else headers
         begun = time.monotonic()
         with translated(url):

@@ -79,6 +79,12 @@ def check_index_url(url: str, origin: str, allow_insecure_hosts: frozenset[str] 
             f"the index URL {shown_url(url)!r} from {origin} is not an http or https URL",
             hint="give the URL of a package index, for example --index-url https://packages.example/simple/",
         )
+    if parts.query or parts.fragment:
+        raise UsageError(
+            "index-url-invalid",
+            f"the index URL {shown_url(url)!r} from {origin} has a query or a fragment",
+            hint="give the URL up to its path; credentials go into netrc, the keyring or before the host: https://USER@...",
+        )
     if parts.scheme == "http" and not is_loopback(url) and host.lower() not in allow_insecure_hosts:
         raise UsageError(
             "index-url-insecure",

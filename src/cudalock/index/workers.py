@@ -87,4 +87,7 @@ class Workers:
                 if self._closed:
                     return
                 task = self._tasks.popleft()
-            task()
+            try:
+                task()
+            except KeyboardInterrupt:  # the main thread's, handed on by an answer for which both were waiting
+                return

@@ -200,7 +200,8 @@ def _triton(
     if release is None:
         return _yes(f"triton {version} is torch's own; its assemblers are newer than the tables")
     target = _target(host)
-    verdicts, refusals = triton_verdict(release, target, _CHOICE)
+    # the machine as it is: a cuda-compat library counts where it is active, not where it might be installed
+    verdicts, refusals = triton_verdict(release, target, Choice())
     findings += [_finding(reason) for reason in refusals]
     if refusals:
         return _no(refusals[0].sentence)
