@@ -67,7 +67,7 @@ def test_without_a_target_nothing_is_judged() -> None:
     result = matrix(make_target("9.0", driver="580.65.06"), FaithfulReader(), judged=False)
     assert result.chosen is None
     assert all(cell.verdict is None for cell in result.cells)
-    assert all(cell.build and (cell.build.architectures or cell.build.is_cpu) for cell in result.cells if cell.build)
+    assert all(cell.build.architectures or cell.build.is_cpu for cell in result.cells if cell.build is not None)
 
 
 def test_the_pytorch_index_may_be_missing() -> None:
