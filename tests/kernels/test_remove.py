@@ -194,30 +194,43 @@ def test_clear_removes_all_but_locks_and_what_is_young(tmp_path: Path) -> None:
 
 
 def test_a_job_that_writes_all_the_while_is_not_disturbed(tmp_path: Path) -> None:
-    """A process stores entries step by step as Triton does, while another prunes without regard to their age."""
+    """A process stores entries step by step as Triton does, while another prunes without regard to their age.
+
+    It writes at least 150, and on until the other has pruned three times: whichever is faster, they overlap.
+    """
+    root, enough = tmp_path / "cache", tmp_path / "enough"
     for number in range(200):
-        add_kernel(tmp_path, "3.3.1", 90, seed=str(number))
+        add_kernel(root, "3.3.1", 90, seed=str(number))
     support = Path(__file__).parent.parent
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path\n"
         "from support.kernel_caches import add_kernel\n"
-        "import json\n"
-        "for n in range(150):\n"
+        "import itertools, json\n"
+        "for n in itertools.count():\n"
+        "    if n >= 150 and Path(sys.argv[3]).exists():\n"
+        "        break\n"
         "    folder = add_kernel(Path(sys.argv[1]), '3.6.0', 90, seed=f'new {n}', old=False)\n"
         "    (folder / 'tmp.pid_1_x').mkdir(); (folder / 'tmp.pid_1_x').rmdir()\n"
         "    group = json.loads((folder / '__grp__add_k.json').read_bytes())['child_paths']\n"
         "    assert all(Path(path).read_bytes() for path in group.values())\n"
+        "print(n)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(support)]) as process:
+    command = [sys.executable, "-c", code, str(root), str(support), str(enough)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         rounds = 0
         while process.poll() is None:
-            prune(read_caches(folders=[tmp_path]), HERE, delete=True)
+            prune(read_caches(folders=[root]), HERE, delete=True)
             rounds += 1
+            if rounds == 3:
+                enough.touch()
         assert process.returncode == 0
-    assert rounds > 1
-    (cache,) = read_caches(folders=[tmp_path])
-    assert [entry.triton for entry in cache.entries] == ["3.6.0"] * 150
+        assert process.stdout is not None
+        written = int(process.stdout.read())
+    assert rounds >= 3
+    assert written >= 150
+    (cache,) = read_caches(folders=[root])
+    assert [entry.triton for entry in cache.entries] == ["3.6.0"] * written
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
