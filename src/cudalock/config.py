@@ -28,7 +28,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cudalock.errors import UsageError
+from cudalock.errors import UsageError, nested_or_endless
 
 __all__ = ["find_pyproject", "OPTION_KEYS", "ProjectConfig", "read_config", "SourceTable", "TargetTable"]
 
@@ -244,6 +244,10 @@ def _load(path: Path) -> dict[str, Any]:
             f"{where} is not TOML: {error}",
             hint="mend that line",
             details={"file": str(path), "line": int(match[1]) if match else None},
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            "config-not-toml", f"{path} is not TOML: {nested_or_endless(error)}", hint="mend or remove that part"
         ) from error
 
 

@@ -33,6 +33,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "matrix": ("cudalock.cli.commands.matrix", "torch releases x CUDA builds for a target: admitted, or why not"),
     "inspect": ("cudalock.cli.commands.inspect", "what a requirement, wheel, URL or environment really contains"),
     "doctor": ("cudalock.cli.commands.doctor", "what is wrong with this machine or environment, with fixes"),
+    "explain": ("cudalock.cli.commands.explain", "an error message or log -> finding, cause, fix"),
     "kernels": ("cudalock.cli.commands.kernels", "Triton and Inductor caches: list, prune what is of no use, clear"),
     "run": ("cudalock.cli.commands.run", "check, then run a program in place of cudalock"),
     "watch": ("cudalock.cli.commands.watch", "count the Triton compilations of a program, with the cause of each"),

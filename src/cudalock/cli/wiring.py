@@ -303,7 +303,7 @@ def _project_here() -> Path | None:
     path = Path("pyproject.toml")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # an unreadable one is reported by the configuration
     return Path() if "project" in document else None
 

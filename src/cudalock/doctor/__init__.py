@@ -35,9 +35,14 @@ __all__ = [
 
 
 def with_reports(evidence: Evidence, errors: Iterable[str] = ()) -> Evidence:
-    """The evidence with the texts that programs printed; they are kept, and no pattern reads them yet."""
+    """The evidence with what explain's patterns make of the texts that programs printed."""
     texts = (*evidence.errors, *errors)
-    return replace(evidence, errors=texts) if texts else evidence
+    if not texts:
+        return evidence
+    from cudalock.explain import explain_text
+
+    # one text: what a program printed belongs together, and one line may be the consequence of another
+    return replace(evidence, errors=texts, reported=explain_text("\n".join(texts)).findings)
 
 
 def with_lock(evidence: Evidence, lock: Lock, *, venv: Path | None = None) -> Evidence:

@@ -189,7 +189,7 @@ class Evidence:
         glibcxx: highest GLIBCXX version of the system's libstdc++.
         tools: ``cc``, ``nvcc``, ``python_headers``: path (or version for nvcc); None if missing; absent if unknown.
         nvcc, cuda_home: release of the toolkit found on PATH and by CUDA_HOME.
-        errors: texts that programs printed; ``reported`` the findings that they name, where something reads them.
+        errors: texts that programs printed; ``reported`` what explain's patterns make of them.
         lock: findings of a lock that was given (`check`'s own).
         driver_packages: packages of the driver inside a container image.
         seconds: what each part of the collection took.

@@ -46,7 +46,7 @@ def _next(evidence: Evidence, findings: tuple[Finding, ...]) -> Iterator[str]:
     if evidence.environment is None and evidence.complete is False and host.probes:
         yield "only the machine was examined: name an environment with --venv DIR or --python EXE"
     if not evidence.errors and not any(finding.severity == "error" for finding in findings):
-        yield "if something still fails, run `cudalock verify --venv DIR`: the first failing rung names the finding"
+        yield "if something still fails, give its output to `cudalock explain`"
     yield from evidence.gaps
 
 

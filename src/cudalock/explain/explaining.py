@@ -1,0 +1,69 @@
+"""Error texts and logs -> what broke first, the line that shows it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from packaging.version import Version
+
+from cudalock import facts
+from cudalock.explain.matching import Scan
+from cudalock.explain.model import STAGES, Explanation, Match
+from cudalock.explain.ordering import Cause, causes_of, finding_of
+from cudalock.explain.reading import Source
+from cudalock.facts.explanations import explanations
+from cudalock.progress import SILENT, Reporter
+
+__all__ = ["explain", "explain_text"]
+
+_COLLECT_UNKNOWN = (
+    "the whole output from its first line, with the full traceback and not its last line alone: cudalock explain FILE",
+    "the machine as it is: cudalock detect --json",
+    "the environment as it is: cudalock doctor --venv DIR",
+    "what the kernel says of the GPU: dmesg | grep -iE 'xid|nvrm'",
+)
+_COLLECT_OPEN = (
+    "what tells the causes apart, as listed under each",
+    "the place of the fault: run once more with CUDA_LAUNCH_BLOCKING=1",
+    "the machine and the environment as they are: cudalock detect --json, cudalock doctor --venv DIR",
+    "what the kernel says of the GPU: dmesg | grep -iE 'xid|nvrm'",
+)
+
+
+def explain(sources: Iterable[tuple[str, Source]], *, reporter: Reporter = SILENT) -> Explanation:
+    """Explains logs that belong together, in the order given.
+
+    Args:
+        sources: (name, binary stream or lines of text); read once, in pieces.
+        reporter: hears how many bytes have been read.
+
+    Raises:
+        UsageError: ``log-unreadable``.
+    """
+    scan = Scan(explanations())
+    for number, (name, source) in enumerate(sources):
+        for done in scan.read(number, name, source):
+            reporter.advance("reading", done, None, unit="bytes")
+    return _explanation(causes_of(match for match in scan.matches.values() if _holds(match, scan.matches)))
+
+
+def explain_text(text: str) -> Explanation:
+    """Explains one text, e.g. what a program printed."""
+    return explain([("text", text.splitlines())])
+
+
+def _holds(match: Match, all_matches: Mapping[str, Match]) -> bool:
+    """Whether a sighting says something: a release of NCCL does where it has reported trouble and something failed."""
+    if match.row.code != "nccl-known-bad":
+        return True
+    failed = any(other.row.code == "nccl-failed" for other in all_matches.values())
+    return failed and bool(facts.nccl_trouble(Version(match.captured["version"])))
+
+
+def _explanation(causes: tuple[Cause, ...]) -> Explanation:
+    findings = tuple(finding_of(cause) for cause in causes)
+    errors = [cause for cause in causes if cause.severity == "error"] or list(causes)
+    first = min((cause.stage for cause in errors), key=STAGES.index, default=None)
+    unknown = not any(not cause.open for cause in causes)
+    collect = () if not unknown else _COLLECT_OPEN if causes else _COLLECT_UNKNOWN
+    return Explanation(findings=findings, first_stage=first, unknown=unknown, collect=collect)
