@@ -98,3 +98,11 @@ def bench(session: nox.Session) -> None:
     session.install("-e", ".")
     arguments = session.posargs or ["--output", str(Path(session.create_tmp()) / "bench.json")]
     session.run("python", "-m", "benchmarks", *arguments)
+
+
+@nox.session(default=False)
+def faults(session: nox.Session) -> None:
+    """Faults, kills, hostile input, secrets; CUDALOCK_FUZZ=100000 and CUDALOCK_KILLS=300 make the long run."""
+    session.install("-e", ".", *group("test"))
+    workers = [] if any(a.startswith("-n") for a in session.posargs) else ["-n", "auto"]
+    session.run("pytest", "tests/faults", "tests/index/test_faults.py", *workers, *session.posargs)

@@ -18,6 +18,7 @@ __all__ = [
     "ToolError",
     "TransportError",
     "UsageError",
+    "nested_or_endless",
 ]
 
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -79,3 +80,8 @@ class InternalError(CudalockError):
     """A bug of cudalock itself (exit 70)."""
 
     exit_status = 70
+
+
+def nested_or_endless(error: Exception) -> str:
+    """Why a parser of TOML or JSON gave up on a document whose form may be right, in words."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it holds a number without end"

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Literal, Self
 
-__all__ = ["Architecture", "ComputeCapability", "CudaVersion", "DriverVersion"]
+__all__ = ["Architecture", "ComputeCapability", "CudaVersion", "DriverVersion", "has_endless_number"]
+
+_ENDLESS = re.compile(r"\d{1000}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -133,3 +135,8 @@ class DriverVersion:
 
     def __str__(self) -> str:
         return self.text
+
+
+def has_endless_number(text: str) -> bool:
+    """Whether a version in ``text`` has more digits than Python turns into a number; no real one has."""
+    return _ENDLESS.search(text) is not None

@@ -21,7 +21,7 @@ __all__ = ["Archive", "Member"]
 _LARGEST_DIRECTORY = 64 * 2**20
 # Reads that follow each other are one request to the index client, so the pieces may be small: it stops where we do.
 _READ = 256 * 1024
-_LARGEST_MEMBER = 512 * 2**20
+_LARGEST_MEMBER = 128 * 2**20
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _PIECE = 1 << 20
 

@@ -19,7 +19,7 @@ __all__ = ["assembler_release", "known_triton", "read_triton", "triton_release"]
 
 _FOLDERS = ("triton/backends/nvidia/bin/", "triton/third_party/cuda/bin/")
 _SELECTION = "triton/backends/nvidia/compiler.py"
-_RELEASE = re.compile(rb"Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V([\d.]+)")
+_RELEASE = re.compile(rb"Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V(\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)")
 _THRESHOLD = re.compile(rb"blackwell[^\n]{0,120}?arch\s*>=\s*(\d{2,3})|arch\s*>=\s*(\d{2,3})[^\n]{0,120}?blackwell")
 _OVERLAP = 256
 
@@ -104,7 +104,7 @@ def assembler_release(pieces: Iterable[bytes]) -> str | None:
     for piece in pieces:
         window = window[-_OVERLAP:] + piece
         if found := _RELEASE.search(window):
-            return found[2].decode("ascii").strip(".")
+            return found[2].decode("ascii")
     return None
 
 

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from cudalock.errors import TransportError
 from cudalock.index.model import CoreMetadata
+from cudalock.versions import has_endless_number
 
 __all__ = ["BUILD_REQUIRES", "MAX_METADATA_BYTES", "parse_metadata"]
 
@@ -114,6 +115,8 @@ def _dynamic(headers: dict[str, list[str]]) -> frozenset[str]:
 
 
 def _python(text: str, source: str) -> SpecifierSet:
+    if has_endless_number(text):
+        raise _invalid(source, f"Requires-Python {text[:80]!r}... holds a number without end")
     try:
         return _specifier_set(_tidy(text))
     except InvalidSpecifier:
@@ -126,6 +129,8 @@ def _specifier_set(text: str) -> SpecifierSet:
 
 
 def _requirement(line: str, source: str) -> Requirement:
+    if has_endless_number(line):
+        raise _invalid(source, f"Requires-Dist {line[:120]!r}... holds a number without end")
     try:
         return Requirement(line)
     except InvalidRequirement:

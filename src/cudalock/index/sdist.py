@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tarfile
 import tomllib
 import zipfile
@@ -17,6 +18,7 @@ __all__ = ["read_sdist_metadata"]
 
 _DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
+    TypeError, LookupError, struct.error,  # tarfile and zipfile take some damage for granted not to be there
 )  # fmt: skip
 _MAX_MEMBERS = 100_000
 _MAX_UNPACKED = 2 * 1024**3
@@ -46,7 +48,8 @@ def read_sdist_metadata(stream: IO[bytes], filename: str) -> bytes:
 
 def _from_tar(stream: IO[bytes]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    with tarfile.open(fileobj=stream, mode="r|gz", bufsize=256 * 1024) as archive:
+    # a read may inflate a thousandfold, and is held in memory
+    with tarfile.open(fileobj=stream, mode="r|gz", bufsize=16 * 1024) as archive:
         total = 0
         for number, member in enumerate(archive):
             total += member.size

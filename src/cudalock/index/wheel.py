@@ -28,8 +28,9 @@ def read_wheel_metadata(remote: RemoteFile, filename: str) -> bytes:
             if len(members) > _MAX_MEMBERS:
                 raise _invalid_wheel(filename, f"it has {len(members)} members")
             member = _own_metadata(members, filename)
-            if member.file_size > MAX_METADATA_BYTES:
-                raise _invalid_wheel(filename, f"its METADATA has {member.file_size} bytes")
+            if max(member.file_size, member.compress_size) > MAX_METADATA_BYTES:
+                size = max(member.file_size, member.compress_size)
+                raise _invalid_wheel(filename, f"its METADATA has {size} bytes")
             # Local header, name, extra field and the data: one request.
             remote.load(member.header_offset, member.header_offset + member.compress_size + len(member.filename) + 512)
             with archive.open(member) as stream:

@@ -183,11 +183,22 @@ def _inputs(table: _Table) -> dict[str, Any]:
 def _triple(table: _Table | None) -> LockedTriple | None:
     if table is None:
         return None
+    table.required("torch", str)
     return LockedTriple(
-        torch=table.required("torch", str),
-        triton=table.optional("triton", str),
+        torch=table.parsed("torch", _version) or "",
+        triton=table.parsed("triton", _version),
         cuda=table.parsed("cuda", CudaVersion.parse),
     )
+
+
+def _version(text: str) -> str:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(text)
+    except (InvalidVersion, ValueError):
+        raise ValueError(f"not a version: {text[:80]!r} (expected e.g. 2.9.1+cu128)") from None
+    return text
 
 
 def _target(table: _Table | None) -> LockedTarget | None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudalock.errors import InternalError, UsageError
+from cudalock.errors import InternalError, UsageError, nested_or_endless
 from cudalock.lock.document import DocumentError, TooNewError, parse_lock
 from cudalock.lock.model import Lock
 
@@ -77,14 +77,17 @@ def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
     except PylockValidationError as error:
         where = f"{error.context}: " if error.context else ""
         raise _invalid(shown, error.context, f"{where}{error.message}") from error
+    except (ValueError, RecursionError) as error:
+        raise _invalid(shown, None, nested_or_endless(error)) from error
 
 
 def _document(text: str, shown: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         conflict = "<<<<<<<" in text
-        reason = "it holds conflict markers of a merge" if conflict else str(error) or "it is nested too deeply"
+        said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else nested_or_endless(error)
+        reason = "it holds conflict markers of a merge" if conflict else said
         raise UsageError(
             "lock-not-toml",
             f"{shown} is not TOML: {reason}",
@@ -179,7 +182,7 @@ def _is_ours(path: Path) -> bool:
     """Whether it carries our table; an unfinished merge of one of our locks does not count, as nobody can tell."""
     try:
         document = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return False
     tool = document.get("tool")
     return isinstance(tool, Mapping) and "cudalock" in tool

@@ -255,7 +255,7 @@ def _prefix(included_by: str | None) -> str:
 def _expanded(name: str) -> Path:
     try:
         return Path(name).expanduser()
-    except RuntimeError:  # ~somebody without such a user: it is then a name like any other
+    except (RuntimeError, ValueError):  # ~somebody without such a user: it is then a name like any other
         return Path(name)
 
 

@@ -13,6 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidName, InvalidWheelFilename, NormalizedName, canonicalize_name, parse_wheel_filename
 
 from cudalock.errors import UsageError
+from cudalock.versions import has_endless_number
 
 __all__ = ["normalized_names", "parse_exclude_newer", "parse_requirement"]
 
@@ -40,6 +41,13 @@ def parse_requirement(text: str, origin: str, *, constraint: bool = False) -> Re
             f"{origin}: {text!r} names a version control repository, whose content no hash can pin",
             hint="build a wheel of it and write `name @ file:///path/to/the.whl`, or name a release",
             details=_where(origin, text),
+        )
+    if has_endless_number(text):
+        raise UsageError(
+            "requirement-invalid",
+            f"{origin}: {text[:80]!r}... holds a number without end",
+            hint="a version has a few digits",
+            details=_where(origin, text[:80]),
         )
     try:
         requirement = Requirement(text)

@@ -126,7 +126,7 @@ def read_project(location: Path) -> Project:
             hint="name what you want, e.g. `cudalock resolve torch`, or give a file with -r FILE",
             details={"file": str(path)},
         ) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _invalid(shown, None, str(error)) from error
     return _project(document, shown)
 

@@ -1,0 +1,42 @@
+"""Whatever comes from outside ends in an answer or in a typed error, in bounded time and memory.
+
+``CUDALOCK_FUZZ=100000`` makes the long run of the same tests.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from faults.inputs import SEEDS, inputs
+from faults.targets import TARGETS
+
+EXAMPLES = int(os.environ.get("CUDALOCK_FUZZ", "120"))
+_LONGEST_S = 3.0  # for inputs of some kilobytes; a machine under load takes a part of it
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_any_input(kind: str) -> None:
+    @settings(
+        max_examples=EXAMPLES, deadline=None, database=None, derandomize=EXAMPLES < 1000,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(inputs(kind))
+    def survives(data: bytes) -> None:
+        began = time.process_time()
+        TARGETS[kind](data)
+        assert time.process_time() - began < _LONGEST_S
+
+    survives()
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_seeds_are_sound(kind: str) -> None:
+    """What the inputs are made from is accepted: else the mutations would test the first line of a parser only."""
+    for seed in SEEDS[kind]:
+        TARGETS[kind](seed)
+    assert st.one_of(inputs(kind)) is not None
