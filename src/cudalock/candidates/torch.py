@@ -136,10 +136,7 @@ class TorchCandidates:
         row = self._row(file)
         if row is None or row.triton is None:
             return None
-        python = Version(f"{self.target.python.major}.{self.target.python.minor}")
-        if row.triton_python and not SpecifierSet(row.triton_python).contains(python):
-            return None
-        return Requirement(f"triton{row.triton}")
+        return _triton_of(row.triton, row.triton_python, f"{self.target.python.major}.{self.target.python.minor}")
 
     # -- order
 
@@ -293,6 +290,13 @@ class TorchCandidates:
 def _release(version: Version) -> Version:
     """A version without its local part."""
     return Version(version.public)
+
+
+@cache
+def _triton_of(specifier: str, pythons: str | None, python: str) -> Requirement | None:
+    if pythons and not SpecifierSet(pythons).contains(Version(python)):
+        return None
+    return Requirement(f"triton{specifier}")
 
 
 @cache

@@ -15,9 +15,17 @@ from functools import cache, lru_cache
 from cudalock import facts
 from cudalock.compat.model import Reason
 from cudalock.target.model import TargetGpu
-from cudalock.versions import Architecture, ComputeCapability, CudaVersion
+from cudalock.versions import Architecture, ComputeCapability, CudaVersion, DriverVersion
 
-__all__ = ["Serving", "code_serves", "judge_architecture", "ptx_accepted", "ptx_serves", "serving_architecture"]
+__all__ = [
+    "Serving",
+    "code_serves",
+    "first_for_ptx",
+    "judge_architecture",
+    "ptx_accepted",
+    "ptx_serves",
+    "serving_architecture",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +67,13 @@ def ptx_accepted(cuda: CudaVersion, libcuda: CudaVersion) -> bool:
     if written is None or known is None:
         return libcuda >= cuda
     return known >= written
+
+
+@cache
+def first_for_ptx(cuda: CudaVersion, os: facts.Os) -> DriverVersion | None:
+    """The first driver whose compiler takes the PTX that toolkit ``cuda`` writes: 12.5 and 12.6 write the same."""
+    taking = (branch.first for branch in facts.branches(os) if ptx_accepted(cuda, branch.cuda))
+    return min(taking, default=facts.driver_native(cuda, os))
 
 
 def serving_architecture(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from cudalock import facts
 from cudalock.builds.model import Build, TritonRelease
-from cudalock.compat.architecture import judge_architecture
+from cudalock.compat.architecture import first_for_ptx, judge_architecture
 from cudalock.compat.driver import driver_os, first_driver, judge_driver, lowest_driver, own_cuda
 from cudalock.compat.model import GpuVerdict, Mode, Policy, Reason, Verdict
 from cudalock.compat.triton import judge_triton
@@ -135,7 +135,7 @@ def _driver_min(
     if mode is Mode.FORWARD:  # the library brings the CUDA release: any branch that it is made for will do
         floors += [DriverVersion(str(branch)) for branch in sorted(facts.forward_compat_branches(cuda))[:1]]
     else:
-        floors += [lowest_driver(cuda, os), facts.driver_native(cuda, os) if by_ptx else None]
+        floors += [lowest_driver(cuda, os), first_for_ptx(cuda, os) if by_ptx else None]
         floors += [facts.driver_floor(assembler_major, os) if assembler_major is not None else None]
     return max((floor for floor in floors if floor is not None), default=None)
 

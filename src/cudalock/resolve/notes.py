@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -57,8 +58,14 @@ def with_triton(build: Build, requirement: Requirement | None) -> tuple[Build, T
     """A build that requires this triton, and the newest release known that satisfies it."""
     if requirement is None:
         return build, None
-    known = [row.version for row in facts.triton_rows() if requirement.specifier.contains(row.version)]
-    return replace(build, triton=requirement), known_triton(max(known)) if known else None
+    return replace(build, triton=requirement), _newest_triton(str(requirement.specifier))
+
+
+@cache
+def _newest_triton(specifier: str) -> TritonRelease | None:
+    specifiers = SpecifierSet(specifier)
+    known = [row.version for row in facts.triton_rows() if specifiers.contains(row.version)]
+    return known_triton(max(known)) if known else None
 
 
 def notes_of(
