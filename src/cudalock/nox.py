@@ -19,10 +19,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from cudalock.errors import UsageError
+
 if TYPE_CHECKING:
     import nox
 
 __all__ = ["install"]
+
+_CONDA = frozenset({"conda", "mamba", "micromamba"})
 
 
 def install(
@@ -48,11 +52,14 @@ def install(
         force: go on where the lock's contract excludes this machine.
 
     The session fails with cudalock's own message if the lock cannot be installed.
+
+    Raises:
+        UsageError: ``nox-session-invalid``: what is given is not the session.
     """
-    location = getattr(session.virtualenv, "location", None)
+    location = _environment_of(session)
     if location is None:
-        session.error("a lock needs a session with an environment of its own; python=False has none")
-    arguments = ["install", "--lock", os.fspath(lock), "--venv", str(location), "--sync"]
+        session.error("a lock needs a session with a virtual environment of its own; python=False and conda have none")
+    arguments = ["install", "--lock", os.fspath(lock), "--venv", location, "--sync"]
     if not verify:
         arguments.append("--no-verify")
     if installer is not None:
@@ -62,3 +69,18 @@ def install(
     if force:
         arguments.append("--force")
     session.run(sys.executable, "-m", "cudalock", *arguments, external=True)
+
+
+def _environment_of(session: nox.Session) -> str | None:
+    """The folder of the session's virtual environment; None if it has none that a lock can be put into."""
+    if not all(hasattr(type(session), name) for name in ("virtualenv", "run", "error")):
+        raise UsageError(
+            "nox-session-invalid",
+            f"install() was given {type(session).__name__!r} and needs the session itself",
+            hint="call it in a function decorated with @nox.session: install(session, 'pylock.toml')",
+        )
+    try:
+        location = getattr(session.virtualenv, "location", None)
+    except ValueError:  # nox's own answer where none was created
+        return None
+    return str(location) if location is not None and session.venv_backend not in _CONDA else None

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from cudalock.errors import TransportError
 from cudalock.index.cache import CachedAnswer, DiskCache, freshness_seconds
+from cudalock.index.pruning import prune
 from support.clients import client_of, main_page, only_file, pytorch_page
 from support.fake_index import FakeIndex
 
@@ -151,7 +153,7 @@ def test_damaged_cache_counts_as_absent(fake_index: FakeIndex, tmp_path: Path, d
     fake_index.add_wheel("demo", "1.0", requires=["torch"])
     with client_of(fake_index, cache=tmp_path) as client:
         client.metadata(only_file(client, main_page("demo")))
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = entries(tmp_path)
     assert len(files) == 2
     for path in files:
         content = path.read_bytes()
@@ -216,3 +218,92 @@ def test_warm_run_does_not_load_http(fake_index: FakeIndex, tmp_path: Path) -> N
         )
         subprocess.run([sys.executable, "-c", program, fake_index.main_url, str(tmp_path)], check=True)
     assert len(fake_index.requests) == 2
+
+
+DAY = 86_400
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and len(path.name) == 62)
+
+
+def age(path: Path, days: float) -> None:
+    when = time.time() - days * DAY
+    os.utime(path, (when, when))
+
+
+def filled(folder: Path, *keys: str) -> DiskCache:
+    cache = DiskCache(folder)
+    for key in keys:
+        cache.put("metadata", key, key.encode() * 1000)
+    return cache
+
+
+def test_what_was_not_used_for_long_goes_at_the_first_write_of_a_day(tmp_path: Path) -> None:
+    for key in ("old", "used", "young"):
+        before = set(entries(tmp_path))
+        filled(tmp_path, key)
+        (new,) = set(entries(tmp_path)) - before
+        age(new, {"old": 100, "used": 80, "young": 2}[key])
+    assert DiskCache(tmp_path).get("metadata", "used") is not None  # reading it is using it
+    (abandoned,) = [entry.parent / ".abc.part" for entry in entries(tmp_path)[:1]]
+    abandoned.write_bytes(b"half")
+    age(abandoned, 3)
+    filled(tmp_path, "today")  # the folder was looked after a moment ago
+    assert DiskCache(tmp_path).get("metadata", "old") is not None and abandoned.exists()
+    (old,) = [path for path in entries(tmp_path) if b'"key": "old"' in path.read_bytes()]
+    age(old, 100)
+    left = tmp_path / "index-0" / "pages" / "ab" / ("c" * 62)  # of a cudalock that kept its entries otherwise
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"?")
+    age(left, 100)
+    age(next(path for path in tmp_path.iterdir() if path.name != "index-0"), 1.1)
+    filled(tmp_path, "tomorrow")
+    cache = DiskCache(tmp_path)
+    found = {key: cache.get("metadata", key) is not None for key in ("old", "used", "young", "today", "tomorrow")}
+    assert found == {"old": False, "used": True, "young": True, "today": True, "tomorrow": True}
+    assert not abandoned.exists() and not left.exists()
+
+
+def test_the_oldest_go_when_it_is_too_much(tmp_path: Path) -> None:
+    cache = filled(tmp_path)
+    for number in range(10):
+        before = set(entries(tmp_path))
+        cache.put("metadata", f"k{number}", b"x" * 10_000)
+        (new,) = set(entries(tmp_path)) - before
+        age(new, 20 - number)
+    (folder,) = tmp_path.iterdir()
+    (folder / "notes.txt").write_text("not of the cache" * 10_000)
+    assert prune(folder, most_bytes=200_000) == 0
+    assert prune(folder, most_bytes=80_000) == 5
+    assert [number for number in range(10) if cache.get("metadata", f"k{number}")] == [5, 6, 7, 8, 9]
+    assert (folder / "notes.txt").exists()
+
+
+def test_pruning_while_others_read_write_and_prune(tmp_path: Path) -> None:
+    """Whoever reads gets the whole entry or none; nobody fails."""
+    program = textwrap.dedent(
+        """
+        import random, sys
+        from pathlib import Path
+        from cudalock.index.cache import DiskCache
+        from cudalock.index.pruning import prune
+        folder, chance = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
+        cache = DiskCache(folder)
+        for turn in range(300):
+            key = f"key{chance.randrange(40)}"
+            cache.put("metadata", key, key.encode() * 500)
+            found = cache.get("metadata", f"key{chance.randrange(40)}")
+            assert found is None or len(set(found.split(b"key"))) == 2, found
+            if turn % 20 == 0:
+                prune(next(folder.iterdir()), most_bytes=20_000)
+        assert cache.write_failure is None, cache.write_failure
+        """
+    )
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(number)], stderr=subprocess.PIPE)
+        for number in range(3)
+    ]
+    for job in jobs:
+        _, said = job.communicate(timeout=120)
+        assert job.returncode == 0, said.decode()

@@ -339,10 +339,48 @@ def test_a_changed_file_in_the_wheelhouse_is_refused(lock: Path, tmp_path: Path)
     fetch(lock, house)
     wheel = house / "demo-1.0-py3-none-any.whl"
     wheel.write_bytes(make_wheel("demo", "1.0", files={"demo.py": b"evil = True"})[1])
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UsageError) as caught:
         install(lock, tmp_path / "env", options=InstallOptions(wheelhouse=house))
-    assert re.search("hash mismatch|has size", caught.value.message, re.IGNORECASE)
+    assert caught.value.code == "locked-file-damaged"
+    assert str(wheel) in caught.value.message
+    assert "cudalock fetch" in (caught.value.hint or "")
+    assert not (tmp_path / "env").exists()
     assert fetch(lock, house).fetched == ("demo-1.0-py3-none-any.whl",)  # mended by the next fetch
+
+
+def flipped(content: bytes) -> bytes:
+    """With the same size, and one bit of the first member's content changed."""
+    return content[:60] + bytes([content[60] ^ 1]) + content[61:]
+
+
+@both
+def test_a_wheel_that_was_damaged_without_changing_its_size_is_named(
+    lock: Path, tmp_path: Path, installer: Installer
+) -> None:
+    house = tmp_path / "house"
+    fetch(lock, house)
+    wheel = house / "demo-1.0-py3-none-any.whl"
+    wheel.write_bytes(flipped(wheel.read_bytes()))
+    with pytest.raises(UsageError) as caught:
+        install(lock, tmp_path / "env", options=InstallOptions(wheelhouse=house, installer=installer))
+    assert caught.value.code == "locked-file-damaged"
+    assert str(wheel) in caught.value.message and "sha256" in caught.value.message
+
+
+@both
+@pytest.mark.parametrize("how", ["cut", "flipped", "no archive"])
+def test_a_wheel_that_was_locked_damaged_is_named_with_another_way_out(
+    index: FakeIndex, tmp_path: Path, installer: Installer, how: str
+) -> None:
+    name, content = make_wheel("demo", "1.0")
+    bad = {"cut": content[: len(content) // 2], "flipped": flipped(content), "no archive": b"<html></html>"}[how]
+    lock = write_lock_of(index, tmp_path / "pylock.toml", index.add(name, bad))
+    fetch(lock, tmp_path / "house")
+    with pytest.raises(UsageError) as caught:
+        install(lock, tmp_path / "env", options=InstallOptions(wheelhouse=tmp_path / "house", installer=installer))
+    assert caught.value.code == "locked-file-damaged"
+    assert name in caught.value.message and "locked like that" in caught.value.message
+    assert "resolve anew" in (caught.value.hint or "")
 
 
 def test_fetch_refuses_other_content(index: FakeIndex, tmp_path: Path) -> None:

@@ -53,8 +53,20 @@ def test_a_lock_that_cannot_be_installed_fails_the_session(index: FakeIndex, tmp
     assert "demo 1.0 in" not in done.stdout
 
 
-def test_a_session_without_an_environment_is_told_what_it_needs(tmp_path: Path) -> None:
-    done = run_nox(tmp_path, NOXFILE.replace('venv_backend="uv"', 'venv_backend="none"'))
+@pytest.mark.parametrize("how", ['venv_backend="none"', "python=False"])
+def test_a_session_without_an_environment_is_told_what_it_needs(tmp_path: Path, how: str) -> None:
+    done = run_nox(tmp_path, NOXFILE.replace('venv_backend="uv"', how))
     assert done.returncode == 1
-    assert "an environment of its own" in done.stderr + done.stdout
+    assert "environment of its own" in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_something_else_than_the_session_is_told_what_is_needed(tmp_path: Path) -> None:
+    from cudalock.errors import UsageError
+    from cudalock.nox import install
+
+    for wrong in (None, "pylock.toml", tmp_path):
+        with pytest.raises(UsageError) as caught:
+            install(wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "nox-session-invalid"
+        assert "@nox.session" in (caught.value.hint or "")

@@ -211,3 +211,34 @@ def test_a_constraint_that_leaves_no_build_is_named_as_what_to_drop(torch_world:
     error = refusal(torch_world, "torch", target=target, constraints=["torch<2.9"])
     assert "no build of torch that satisfies the constraint torch<2.9 (constraints.txt:1) runs" in error.message
     assert (error.hint or "").startswith("drop the constraint torch<2.9 (constraints.txt:1): 2.15.0+cu130 ")
+
+
+def test_a_conflict_that_the_silent_pytorch_index_could_not_lift_is_a_conflict(torch_world: World) -> None:
+    torch_world.index.silent.add("pytorch")
+    error = refusal(torch_world, "torch==2.9.1", "triton==3.6.0")
+    assert (error.code, error.exit_status) == ("requirements-conflict", 1)
+    assert "triton==3.5.1" in error.message and "triton==3.6.0" in error.message
+    # no label has code for it, and the driver's branch is the last that drives it
+    kepler = refusal(torch_world, "torch==2.11.0", target=make_target("3.5", driver="470.256.02"))
+    assert (kepler.code, kepler.exit_status) == ("no-admissible-build", 1)
+
+
+@pytest.mark.parametrize("requirements", [("torch>=2.9", "triton==3.6.0"), ("torch>=2.14",)])
+def test_a_refusal_that_the_silent_pytorch_index_might_lift_names_it(
+    torch_world: World, requirements: tuple[str, ...]
+) -> None:
+    """Another release that goes with the triton; a build for an old GPU; either on an old driver."""
+    torch_world.index.silent.add("pytorch")
+    with pytest.raises(TransportError) as caught:
+        torch_world(*requirements, target=make_target("7.0", driver="535.161.08"))
+    assert caught.value.exit_status == 3
+
+
+def test_a_name_next_to_a_well_known_one_that_somebody_else_registered(torch_world: World) -> None:
+    torch_world.index.add("pytorch", "1.0", sdist=True)
+    error = refusal(torch_world, "pytorch")
+    assert error.code == "source-only"
+    assert (error.hint or "").startswith("did you mean torch?")
+    missing = refusal(torch_world, "torchvison")
+    assert missing.details["near"][0] == "torchvision"
+    assert len(missing.details["near"]) == len(set(missing.details["near"]))

@@ -238,6 +238,31 @@ def test_unreachable_and_the_main_index_admits_one(torch_world: World) -> None:
     assert found.triple.verdict.mode == "minor"
 
 
+def test_a_rerun_with_the_lock_of_a_silent_day_still_says_that_a_better_build_exists(torch_world: World) -> None:
+    torch_world.index.silent.add("pytorch")
+    first = torch_world("torch")
+    pins = {str(pin.name): str(pin.version) for pin in first.pins}
+    for silent in (True, False):  # the pin is kept either way, without a question to the index
+        (torch_world.index.silent.add if silent else torch_world.index.silent.discard)("pytorch")
+        again = torch_world("torch", preferred=pins)
+        assert triple(again) == triple(first)
+        assert [warning.code for warning in again.warnings] == ["pytorch-index-not-asked"]
+        assert "2.15.0+cu130" in again.warnings[0].sentence
+        assert "--upgrade-package torch" in again.warnings[0].sentence
+    upgraded = torch_world("torch", preferred=pins, upgrade_packages=["torch"])
+    assert str(upgraded.triple.torch if upgraded.triple else "") == "2.15.0+cu130"
+    assert upgraded.warnings == ()
+
+
+def test_a_kept_pin_that_no_label_betters_needs_no_warning(torch_world: World) -> None:
+    target = make_target("9.0", driver="595.10")  # of CUDA 13.2: the main index's own build is native
+    found = torch_world("torch", target=target, preferred={"torch": "2.15.0"})
+    assert triple(found)[3] == "main"
+    assert found.warnings == ()
+    left_out = torch_world("torch", preferred={"torch": "2.15.0"}, options=ResolveOptions(pytorch="never"))
+    assert left_out.warnings == ()
+
+
 def test_unreachable_and_needed(torch_world: World) -> None:
     torch_world.index.silent.add("pytorch")
     with pytest.raises(TransportError) as error:

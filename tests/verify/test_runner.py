@@ -187,6 +187,24 @@ def test_an_interpreter_can_be_named_itself(venv: Path) -> None:
     assert only(verify(venv / "bin" / "python")) == "torch-is-cpu-build"
 
 
+@pytest.mark.parametrize("triton", ["3.5.1", None])
+def test_without_torch_and_without_a_lock_it_says_that_torch_is_absent(venv: Path, triton: str | None) -> None:
+    if triton is not None:
+        (put(venv, "triton", f"__version__ = {triton!r}\n", version=triton) / "language.py").write_text("")
+    report = verify(venv)
+    assert only(report) == "torch-missing"
+    (finding,) = report.findings
+    assert "torch is not installed" in finding.message and "lock" not in finding.message
+    assert ("triton 3.5.1 is there and imports" in finding.message) == (triton is not None)
+    assert "--arch" in (finding.fix or "")
+    assert {rung.name for rung in report.rungs if rung.outcome == "skipped"} == set(RUNGS) - {"lock", "import"}
+
+
+def test_a_torch_that_lacks_another_module_is_not_called_absent(venv: Path) -> None:
+    put(venv, "torch", "import typing_extensions_that_is_not_there", version="2.9.1")
+    assert only(verify(venv)) != "torch-missing"
+
+
 @pytest.mark.parametrize(("make", "code"), [(False, "venv-missing"), (True, "venv-invalid")])
 def test_no_interpreter_to_test_with(tmp_path: Path, make: bool, code: str) -> None:
     path = tmp_path / "nothing"

@@ -79,7 +79,7 @@ def check(lock: Lock, *, host_target: Target | Host | None = None, venv: Path | 
 def _environment(venv: Path) -> InstalledPackages:
     from cudalock.lock.environment import read_environment
 
-    return read_environment(venv)
+    return read_environment(venv, files=True)
 
 
 def _edited(lock: Lock) -> list[Finding]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalock.host.model import ProbeCommands, ProbeOutcome
 from cudalock.host.parsers import SmiGpu, mig_listing, rejected_field, smi_rows
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ["LibraryAnswer", "LibraryProbe", "SmiAnswer", "ask_nvidia_smi", "default_commands"]
 
@@ -153,21 +157,28 @@ class _Process:
     def __init__(self, command: tuple[str, ...], environ: Mapping[str, str]) -> None:
         import subprocess
 
+        from cudalock.host.starting import interruptions_held_back
+
         self._failure = ""
         self._process: subprocess.Popen[str] | None = None
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                env=dict(environ),
-            )
+            with interruptions_held_back():
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    env=dict(environ),
+                )
         except OSError as error:
             self._failure = str(error)
+        except BaseException:
+            if self._process is not None:
+                _end(self._process)
+            raise
 
     def finish(self, time_limit_s: float) -> _Finished:
         import subprocess
@@ -184,7 +195,18 @@ class _Process:
             except subprocess.TimeoutExpired:  # stuck in the kernel (a lost GPU): nothing can end it
                 return _Finished("", "", None, timed_out=True)
             return _Finished(stdout, stderr, process.returncode, timed_out=True)
+        except BaseException:
+            _end(process)
+            raise
         return _Finished(stdout, stderr, process.returncode)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    import subprocess
+
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)
 
 
 def _json_lines(text: str) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 Entries carry a checksum, so that a damaged or half-written file counts as absent. Whatever goes wrong with the disk
 (full, read-only, gone) turns into a cache miss or a dropped write. Several processes may use one folder: a file is
-written under a name of its own and then renamed.
+written under a name of its own and then renamed. What lies unused is removed, see :mod:`cudalock.index.pruning`.
 
 A library for this (hishel) was measured and left out: its import alone takes 0.15 s, which is half of what a warm run
 may take, and its one database would be shared by all processes.
@@ -15,15 +15,19 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cudalock.index.packing import unpack
+from cudalock.index.pruning import note_use, prune_daily
+
 __all__ = ["CachedAnswer", "DiskCache", "freshness_seconds"]
 
-_FORMAT = "index-1"
+_FORMAT = "index-2"
 _LONGEST_FRESHNESS_S = 3600.0
 _MAX_ENTRY_BYTES = 128 * 1024 * 1024
 
@@ -32,7 +36,8 @@ _MAX_ENTRY_BYTES = 128 * 1024 * 1024
 class CachedAnswer:
     """An answer of an index as it is kept: ``status`` 200, or 403/404/410 for "not there".
 
-    ``url`` is where the answer came from after redirects; ``fresh_until`` is seconds since the epoch.
+    ``url`` is where the answer came from after redirects; ``fresh_until`` is seconds since the epoch; ``packed`` is the
+    body in gzip if it was sent so, and then that is what lies on the disk.
     """
 
     url: str
@@ -43,6 +48,7 @@ class CachedAnswer:
     stored_at: float = 0.0
     fresh_until: float = 0.0
     body: bytes = field(default=b"", repr=False)
+    packed: bytes | None = field(default=None, repr=False)
 
     def is_fresh(self, now: float) -> bool:
         """Whether it may be used without asking; never if it comes from the future (a clock was wrong)."""
@@ -97,6 +103,12 @@ class DiskCache:
         self._folder = folder / _FORMAT if folder is not None else None
         self.write_failure: str | None = None
         """Why the last write was dropped, if one was."""
+        self._lock = threading.Lock()
+        self._looked_after = False
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever kept here."""
+        return self._folder is None or not self._folder.exists()
 
     def get(self, kind: str, key: str) -> bytes | None:
         """The content stored under the key; None if there is none that is intact."""
@@ -112,8 +124,9 @@ class DiskCache:
         entry = self._read("pages", key)
         if entry is None:
             return None
-        header, body = entry
+        header, content = entry
         try:
+            packed = content if header["packed"] else None
             return CachedAnswer(
                 url=str(header["url"]),
                 status=int(header["status"]),
@@ -122,15 +135,17 @@ class DiskCache:
                 last_modified=str(header["last_modified"]),
                 stored_at=float(header["stored_at"]),
                 fresh_until=float(header["fresh_until"]),
-                body=body,
+                body=content if packed is None else unpack(packed, _MAX_ENTRY_BYTES),
+                packed=packed,
             )
         except (KeyError, ValueError, TypeError):
             return None
 
     def put_answer(self, key: str, answer: CachedAnswer) -> None:
         """Stores an answer of an index."""
-        header = {name: getattr(answer, name) for name in CachedAnswer.__dataclass_fields__ if name != "body"}
-        self._write("pages", key, header, answer.body)
+        header = {name: getattr(answer, name) for name in CachedAnswer.__dataclass_fields__}
+        header |= {"body": None, "packed": answer.packed is not None}
+        self._write("pages", key, header, answer.body if answer.packed is None else answer.packed)
 
     def _path(self, folder: Path, kind: str, key: str) -> Path:
         name = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
@@ -140,7 +155,9 @@ class DiskCache:
         if self._folder is None:
             return None
         try:
-            with self._path(self._folder, kind, key).open("rb") as stream:
+            path = self._path(self._folder, kind, key)
+            with path.open("rb") as stream:
+                note_use(stream.fileno(), path)
                 header = json.loads(stream.readline(16_384))
                 content = stream.read(_MAX_ENTRY_BYTES)
             intact = header["key"] == key and header["length"] == len(content) and header["crc"] == zlib.crc32(content)
@@ -163,8 +180,17 @@ class DiskCache:
                 stream.write(line)
                 stream.write(content)
             Path(temporary).replace(path)
+            self._prune_once(self._folder)
         except OSError as error:
             self.write_failure = str(error)
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     Path(temporary).unlink()
+
+    def _prune_once(self, folder: Path) -> None:
+        """At the first write; several threads may write, and one of them looks after the folder."""
+        with self._lock:
+            if self._looked_after:
+                return
+            self._looked_after = True
+        prune_daily(folder)

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from cudalock.install.documents import (
     write_document,
 )
 from cudalock.install.exclusive import exclusive
+from cudalock.install.local_files import name_damaged, require_whole
+from cudalock.install.mending import mend
 from cudalock.install.model import InstallOptions, InstallReport
 from cudalock.install.network import network_environment
 from cudalock.install.pip import Pip, find_pip
@@ -72,6 +75,8 @@ def install(
         AnswerIsNo: ``lock-not-for-this-machine`` (another platform or Python), ``toolkit-mismatch``.
         ToolError: uv or pip is missing, too old or failed. An environment that was there is back, or, with ``sync``,
             marked as incomplete.
+
+    A file on this machine that is not as locked is a UsageError ``locked-file-damaged``.
     """
     options = options or InstallOptions()
     if lock is None:
@@ -133,7 +138,7 @@ def _installed(
 
 
 def _differs(lock: Lock, venv: Path) -> bool:
-    environment = read_environment(venv)
+    environment = read_environment(venv, files=True)
     wanted = lock.pylock.requires_python
     wrong_python = wanted is not None and environment.python is not None and not _admits(wanted, environment.python)
     return wrong_python or bool(drift_findings(lock, environment))
@@ -158,6 +163,15 @@ class _Installation:
     def run(self, place: Place) -> InstallReport:
         """Prepares everything that can fail without harm, then works."""
         document = self._document()
+        require_whole(document, self.options.wheelhouse)
+        try:
+            return self._run(place, document)
+        except ToolError as error:
+            if (damaged := name_damaged(document, self.options.wheelhouse)) is not None:
+                raise damaged from error
+            raise
+
+    def _run(self, place: Place, document: Pylock) -> InstallReport:
         late = built_against_torch(document)
         if late:
             refuse_other_toolkit(self.lock, late)
@@ -245,12 +259,20 @@ class _Installation:
             if late:
                 whole = write_document(document, Path(folder), "pylock.whole.toml")
                 self._build(tool, whole, python, late, offline=offline)
+            deviating = mend(
+                self.lock,
+                self.venv,
+                partial(self._reinstall, tool, document, python, Path(folder), late),
+                self.reporter,
+                created=created,
+                past_cache=not self.options.offline or self.options.wheelhouse is not None,
+            )
         if isinstance(tool, Pip):
             locked = {package.name for package in document.packages}
             tool.uninstall((name for name in self._contents() if name not in locked and name not in _TOOLS), python)
         self._prove(tool)
         after = self._contents()
-        state.finish(self.venv, self._state(tool, found, after))
+        state.finish(self.venv, self._state(tool, found, after, deviating))
         return InstallReport(
             venv=self.venv,
             python=str(found),
@@ -262,12 +284,42 @@ class _Installation:
             hosts=() if self.options.wheelhouse else hosts(document),
         )
 
-    def _build(self, tool: Uv | Pip, whole: Path, python: Path, late: frozenset[str], *, offline: bool) -> None:
+    def _reinstall(
+        self,
+        tool: Uv | Pip,
+        document: Pylock,
+        python: Path,
+        folder: Path,
+        late: frozenset[str],
+        names: frozenset[NormalizedName],
+        fresh: bool,
+    ) -> None:
+        offline = self.options.offline or self.options.wheelhouse is not None
+        others = frozenset(str(package.name) for package in document.packages) - names
+        # uv's sync would remove what a document leaves out; pip would reinstall all of it
+        again = without(document, others) if isinstance(tool, Pip) else document
+        path = write_document(again, folder, "pylock.again.toml")
+        options = tool.reinstalling(names, fresh=fresh)
+        if names & late:
+            self._build(tool, path, python, names & late, offline=offline, options=options)
+        else:
+            tool.sync(path, python, offline=offline, options=options)
+
+    def _build(
+        self,
+        tool: Uv | Pip,
+        whole: Path,
+        python: Path,
+        late: frozenset[str],
+        *,
+        offline: bool,
+        options: Sequence[str] = (),
+    ) -> None:
         """The second pass: torch is in, and what compiles against it is built without isolation, to find it."""
         self.reporter.step(f"building {', '.join(sorted(late))}")
         variables = build_variables(self.lock, os.environ)
         try:
-            tool.sync(whole, python, offline=offline, options=["--no-build-isolation"], **variables)
+            tool.sync(whole, python, offline=offline, options=["--no-build-isolation", *options], **variables)
         except ToolError as error:
             raise ToolError(
                 error.code,
@@ -294,7 +346,13 @@ class _Installation:
         packages = read_environment(self.venv).packages
         return {name: several[0].version for name, several in packages.items()}
 
-    def _state(self, tool: Uv | Pip, found: Interpreter, contents: Mapping[NormalizedName, str]) -> state.InstallState:
+    def _state(
+        self,
+        tool: Uv | Pip,
+        found: Interpreter,
+        contents: Mapping[NormalizedName, str],
+        deviating: Mapping[str, int | None],
+    ) -> state.InstallState:
         return state.InstallState(
             lock=str(self.lock_path),
             lock_sha256=hashlib.sha256(self.lock_path.read_bytes()).hexdigest(),
@@ -302,4 +360,5 @@ class _Installation:
             installer=tool.name,
             python=str(found),
             packages={str(name): version for name, version in contents.items()},
+            deviating=deviating,
         )

@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudalock.errors import ToolError
+from cudalock.host.starting import started
 from cudalock.index.model import CoreMetadata, IndexFile, IndexReader
 from cudalock.install.processes import tool_environment
 from cudalock.progress import SILENT, Reporter
@@ -107,26 +108,23 @@ class PipMetadata:
 
     def _run(self, source: Path, report: Path) -> tuple[int, str]:
         """Pip's exit status and what it said; all that it started is ended with it."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pip", *_COMMAND, "--report", str(report), str(source)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=source.parent,
-            env=self._environment(),
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "pip", *_COMMAND, "--report", str(report), str(source)]
+        options = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "cwd": source.parent,
+            "env": self._environment(),
+            "text": True,
+            "encoding": "utf-8",
+            "errors": "replace",
+            "start_new_session": True,
+        }
         try:
-            said, _nothing = process.communicate(timeout=self._time_limit_s)
+            with started(command, _end, **options) as process:
+                said, _nothing = process.communicate(timeout=self._time_limit_s)
         except subprocess.TimeoutExpired:
-            _end(process)
             return -1, f"it did not end within {self._time_limit_s:g} s"
-        except BaseException:
-            _end(process)
-            raise
         return process.returncode, said
 
     def _environment(self) -> Mapping[str, str]:

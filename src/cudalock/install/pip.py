@@ -52,6 +52,10 @@ class Pip:
         command = ["install", "--no-deps", "--no-compile", *options]
         self._run(python, [*command, *(["--no-index"] if offline else []), "-r", str(lock)], **environ)
 
+    def reinstalling(self, names: Iterable[str], *, fresh: bool) -> list[str]:
+        """The options with which ``sync`` installs all of a lock again; ``fresh``: without pip's cache."""
+        return ["--force-reinstall", *(["--no-cache-dir"] if fresh else [])]
+
     def uninstall(self, names: Iterable[str], python: Path) -> None:
         """Removes the distributions named."""
         if wanted := sorted(names):

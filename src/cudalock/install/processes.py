@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cudalock.host.starting import started
 from cudalock.progress import Reporter
 
 __all__ = ["Finished", "run_tool", "tool_environment"]
@@ -59,30 +59,25 @@ def run_tool(
         OSError: the program cannot be started.
     """
     kept: deque[str] = deque(maxlen=_KEPT_LINES)
-    process: subprocess.Popen[str] | None = None
-    try:
-        with _interruptions_held_back():
-            process = _started(command, environ, inherit_stderr=inherit_stderr, inherited=inherited)
-        for raw in process.stdout or ():
-            line = raw.rstrip("\r\n")
-            kept.append(line)
-            reporter.output(line)
-        status = process.wait()
-    except BaseException:
-        if process is not None:
-            _end(process)
-        raise
-    finally:
-        if process is not None and process.stdout is not None:
-            process.stdout.close()
+    with _started(command, environ, inherit_stderr=inherit_stderr, inherited=inherited) as process:
+        try:
+            for raw in process.stdout or ():
+                line = raw.rstrip("\r\n")
+                kept.append(line)
+                reporter.output(line)
+            status = process.wait()
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
     return Finished(status=status, stderr="\n".join(kept))
 
 
 def _started(
     command: Sequence[str], environ: Mapping[str, str], *, inherit_stderr: bool, inherited: Sequence[int]
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        list(command),
+) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return started(
+        command,
+        _end,
         stdin=subprocess.DEVNULL,
         # pip speaks on stdout what uv speaks on stderr; our own stdout is for results only
         stdout=subprocess.DEVNULL if inherit_stderr else subprocess.PIPE,
@@ -94,27 +89,6 @@ def _started(
         pass_fds=tuple(inherited) if sys.platform != "win32" else (),
         start_new_session=True,  # a group of its own, so that what it started can be ended with it
     )
-
-
-@contextlib.contextmanager
-def _interruptions_held_back() -> Iterator[None]:
-    """Signals wait until a process that is being started is known, so that it can be ended with us."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in ours:
-        signal.signal(number, lambda number, _frame: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

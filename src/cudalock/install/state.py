@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudalock.lock.environment import INCOMPLETE_MARKER
+from cudalock.lock.environment import INCOMPLETE_MARKER, STATE
 
 __all__ = ["InstallState", "STATE", "begin", "finish", "incomplete_mode", "incomplete_reason", "read_state"]
 
-STATE = "cudalock-state.json"
 _SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallState:
-    """What was installed: the lock's file and digests, the tool, the Python and the versions."""
+    """What was installed: the lock's file and digests, the tool, the Python and the versions.
+
+    ``deviating`` has the sizes (None: absent) of files that their own wheel's RECORD states otherwise.
+    """
 
     lock: str
     lock_sha256: str
@@ -31,6 +33,7 @@ class InstallState:
     installer: str
     python: str
     packages: Mapping[str, str] = field(default_factory=dict)
+    deviating: Mapping[str, int | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``cudalock-state.json``."""
@@ -42,13 +45,16 @@ class InstallState:
             "installer": self.installer,
             "python": self.python,
             "packages": dict(sorted(self.packages.items())),
+            "deviating": dict(sorted(self.deviating.items())),
         }
 
 
 def begin(venv: Path, *, lock: Path, mode: str) -> None:
     """Marks ``venv`` as incomplete; ``mode`` is ``create`` or ``sync``. Its folder is made if it is not there."""
     venv.mkdir(parents=True, exist_ok=True)
-    _write(venv / INCOMPLETE_MARKER, {"schema": _SCHEMA, "lock": str(lock), "mode": mode})
+    before = _read(venv / STATE) or _read(venv / INCOMPLETE_MARKER) or {}
+    mark = {"schema": _SCHEMA, "lock": str(lock), "mode": mode, "deviating": before.get("deviating", {})}
+    _write(venv / INCOMPLETE_MARKER, mark)
     (venv / STATE).unlink(missing_ok=True)
 
 
@@ -78,7 +84,7 @@ def read_state(venv: Path) -> InstallState | None:
     said = None if (venv / INCOMPLETE_MARKER).exists() else _read(venv / STATE)
     if not said or said.get("schema") != _SCHEMA:
         return None
-    packages = said.get("packages")
+    packages, deviating = said.get("packages"), said.get("deviating")
     return InstallState(
         lock=str(said.get("lock", "")),
         lock_sha256=str(said.get("lock-sha256", "")),
@@ -86,6 +92,7 @@ def read_state(venv: Path) -> InstallState | None:
         installer=str(said.get("installer", "")),
         python=str(said.get("python", "")),
         packages=packages if isinstance(packages, dict) else {},
+        deviating=deviating if isinstance(deviating, dict) else {},
     )
 
 

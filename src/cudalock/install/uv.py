@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,11 @@ class Uv:
         command = ["pip", "sync", "--preview-features", "pylock", "--require-hashes", "--allow-empty-requirements"]
         command += ["--no-python-downloads", "--python", str(python), *options]
         self._run([*command, *(["--offline", "--no-index"] if offline else []), str(lock)], **environ)
+
+    def reinstalling(self, names: Iterable[str], *, fresh: bool) -> list[str]:
+        """The options with which ``sync`` installs ``names`` again; ``fresh``: without a look into uv's cache."""
+        options = [part for name in sorted(names) for part in ("--reinstall-package", name)]
+        return [*options, "--no-cache"] if fresh else options
 
     def find_python(self, request: str, *, download: bool) -> Path | None:
         """The interpreter that uv finds for ``request``; None if there is none."""

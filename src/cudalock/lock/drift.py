@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName, canonicalize_name
@@ -13,7 +13,7 @@ from cudalock.lock.environment import InstalledPackages
 from cudalock.lock.model import Lock
 from cudalock.versions import CudaVersion
 
-__all__ = ["drift_findings"]
+__all__ = ["drift_findings", "to_reinstall"]
 
 _TORCH = canonicalize_name("torch")
 _TRITONS = (canonicalize_name("triton"), canonicalize_name("pytorch-triton"), canonicalize_name("triton-windows"))
@@ -35,9 +35,18 @@ def drift_findings(lock: Lock, environment: InstalledPackages) -> tuple[Finding,
         *comparison.missing(),
         *comparison.other_versions(),
         *comparison.half_installed(),
+        *comparison.damaged(),
         *comparison.installed_twice(),
         *comparison.beyond(),
     )
+
+
+def to_reinstall(lock: Lock, environment: InstalledPackages) -> frozenset[NormalizedName]:
+    """What an installer that compares versions would take for installed, and which is not what the lock says."""
+    comparison = _Comparison(lock=lock, environment=environment, wanted=_wanted(lock, environment))
+    torch = {_TORCH} if any(comparison.torch()) else set()
+    unfit = {*environment.damaged, *torch, *comparison.incomplete_ones()}
+    return frozenset(unfit & comparison.wanted.keys() & environment.packages.keys())
 
 
 def _wanted(lock: Lock, environment: InstalledPackages) -> dict[NormalizedName, Version | None]:
@@ -138,11 +147,31 @@ class _Comparison:
             yield _drift(f"{_count(other)} {_are(other)} installed in another version: {texts}", list(other))
 
     def half_installed(self) -> Iterator[Finding]:
-        packages = self.environment.packages
-        broken = [name for name in sorted(self.wanted) if any(not one.complete for one in packages.get(name, ()))]
-        if broken:
+        if broken := self.incomplete_ones():
             what = "METADATA or RECORD is missing"
             yield _drift(f"{_list(broken)} {_are(broken)} installed incompletely: {what}", broken)
+
+    def incomplete_ones(self) -> list[NormalizedName]:
+        packages = self.environment.packages
+        return [name for name in sorted(self.wanted) if any(not one.complete for one in packages.get(name, ()))]
+
+    def damaged(self) -> Iterator[Finding]:
+        """Files of the lock's packages that are gone or altered; of a torch that is another one, that was said."""
+        other = {_TORCH} if any(self.torch()) else set()
+        damaged = {n: paths for n, paths in self.environment.damaged.items() if n in self.wanted and n not in other}
+        if not damaged:
+            return
+        texts = [f"{n} ({p[0]}{f' and {len(p) - 1} more' if len(p) > 1 else ''})" for n, p in damaged.items()]
+        yield Finding(
+            code="files-damaged",
+            severity="error",
+            message=f"files of {_count(damaged)} are missing or altered: {_list(texts)}",
+            evidence={
+                "packages": list(damaged),
+                "files": {str(name): list(paths[:_SHOWN]) for name, paths in damaged.items()},
+            },
+            fix=_SYNC,
+        )
 
     def installed_twice(self) -> Iterator[Finding]:
         for name, several in self.environment.packages.items():
@@ -195,11 +224,11 @@ def _drift(message: str, names: Sequence[str], *, code: str = "lock-drift") -> F
     return Finding(code=code, severity="error", message=message, evidence={"packages": list(names)}, fix=_SYNC)
 
 
-def _count(items: Sequence[str] | Mapping[NormalizedName, str]) -> str:
+def _count(items: Collection[str]) -> str:
     return f"{len(items)} package{'' if len(items) == 1 else 's'}"
 
 
-def _are(items: Sequence[str] | Mapping[NormalizedName, str]) -> str:
+def _are(items: Collection[str]) -> str:
     return "is" if len(items) == 1 else "are"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,12 +12,24 @@ from pathlib import Path
 from packaging.utils import NormalizedName, canonicalize_name
 
 from cudalock.errors import UsageError
+from cudalock.lock.owned import damaged_files
 from cudalock.target.model import PythonVersion
 
-__all__ = ["INCOMPLETE_MARKER", "OLD_SUFFIX", "Installed", "InstalledPackages", "read_environment", "site_packages"]
+__all__ = [
+    "INCOMPLETE_MARKER",
+    "OLD_SUFFIX",
+    "STATE",
+    "Installed",
+    "InstalledPackages",
+    "read_environment",
+    "site_packages",
+]
 
 INCOMPLETE_MARKER = "cudalock-incomplete"
 """Lies in the root of an environment while cudalock installs into it, and stays there if that is cut short."""
+
+STATE = "cudalock-state.json"
+"""Lies in the root of an environment that cudalock made, and says what is in it."""
 
 OLD_SUFFIX = ".cudalock-old"
 """Ends the name under which an environment waits while cudalock makes the one that takes its place."""
@@ -41,6 +54,7 @@ class InstalledPackages:
         packages: by name; a name with several has them all, which is a fault.
         torch_cuda: the CUDA release that torch's own ``version.py`` states, ``cpu`` for a CPU build, None if unknown.
         incomplete: whether cudalock's mark of an unfinished installation lies there.
+        damaged: files that are gone or not of the recorded size, by the name of their distribution, if asked for.
     """
 
     venv: Path
@@ -48,10 +62,14 @@ class InstalledPackages:
     packages: Mapping[NormalizedName, tuple[Installed, ...]] = field(default_factory=dict)
     torch_cuda: str | None = None
     incomplete: bool = False
+    damaged: Mapping[NormalizedName, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_environment(venv: Path) -> InstalledPackages:
-    """Reads names and versions of all installed distributions.
+def read_environment(venv: Path, *, files: bool = False) -> InstalledPackages:
+    """Reads names and versions of all installed distributions; with ``files``, also looks at every file of theirs.
+
+    Files that were other than recorded when cudalock had just installed them, from a wheel with a false RECORD, are
+    as they should be.
 
     Raises:
         UsageError: ``venv-missing``, ``venv-is-file``, ``venv-invalid`` (a folder that is no virtual environment) or
@@ -60,10 +78,16 @@ def read_environment(venv: Path) -> InstalledPackages:
     _check_is_venv(venv)
     found: dict[NormalizedName, list[Installed]] = {}
     torch_cuda: str | None = None
+    damaged: dict[NormalizedName, tuple[str, ...]] = {}
+    excused = _excused(venv) if files else {}
     for folder in site_packages(venv):
+        dist_infos: dict[NormalizedName, tuple[Path, ...]] = {}
         for entry in sorted(folder.glob("*.dist-info")):
             installed = _installed(entry)
             found.setdefault(installed.name, []).append(installed)
+            dist_infos[installed.name] = (*dist_infos.get(installed.name, ()), entry)
+        if files:
+            damaged |= damaged_files(folder, dist_infos, excused)
         torch_cuda = torch_cuda or _torch_cuda(folder)
     return InstalledPackages(
         venv=venv,
@@ -71,6 +95,7 @@ def read_environment(venv: Path) -> InstalledPackages:
         packages={name: tuple(found[name]) for name in sorted(found)},
         torch_cuda=torch_cuda,
         incomplete=(venv / INCOMPLETE_MARKER).exists(),
+        damaged=damaged,
     )
 
 
@@ -109,6 +134,17 @@ def site_packages(venv: Path) -> tuple[Path, ...]:
         if folder.is_dir():
             real.setdefault(folder.resolve(), folder)
     return tuple(real.values())
+
+
+def _excused(venv: Path) -> Mapping[str, int | None]:
+    for name in (STATE, INCOMPLETE_MARKER):
+        try:
+            said = json.loads((venv / name).read_text(encoding="utf-8"))
+            deviating = said["deviating"]
+            return {path: size for path, size in deviating.items() if size is None or isinstance(size, int)}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            continue
+    return {}
 
 
 def _python_of(venv: Path) -> PythonVersion | None:

@@ -17,7 +17,7 @@ from cudalock.resolve.context import Context
 from cudalock.resolve.missing import missing_file, unknown_package
 from cudalock.resolve.notes import torch_options
 from cudalock.resolve.provider import Provider
-from cudalock.resolve.reach import out_of_reach, unpublished_cuda, with_pytorch
+from cudalock.resolve.reach import out_of_reach, pytorch_could_help, unpublished_cuda, with_pytorch
 from cudalock.resolve.wants import (
     BUILD,
     BuildChoice,
@@ -52,7 +52,7 @@ def explain(provider: Provider, roots: Sequence[PackageWant], causes: Collection
     names = list(dict.fromkeys(c.requirement.identifier for c in causes if isinstance(c.requirement, PackageWant)))
     involves_torch = TORCH in names or any(c.requirement.identifier == BUILD for c in causes)
     family = any(name in facts.torch_family() for name in names)
-    if context.pages.fault is not None and (involves_torch or family):
+    if context.pages.fault is not None and (involves_torch or family) and pytorch_could_help(context, roots):
         return context.pages.unreachable(_why_pytorch(context))
     for name in sorted(names):
         wants = _wants(causes, name)

@@ -21,24 +21,32 @@ __all__ = ["glibc_floor", "missing_file", "pythons_of", "unknown_package"]
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
 _OLD_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _MOST_REASONS = 3
+_VERY_CLOSE = 0.8
 
 
 def unknown_package(context: Context, project: NormalizedName, who: str) -> AnswerIsNo:
     """The error that no index that may serve the project knows it."""
     index = context.pages.main_ref(project).index
-    known = [*facts.torch_family(), *facts.companions(), *(want.identifier for want in context.roots())]
-    near = [name for name in get_close_matches(project, known, 3) if name != project]
-    hint = (
-        f"did you mean {', '.join(near)}?"
-        if near
-        else "check the spelling, or map it to an index in [tool.cudalock.sources]"
-    )
+    near = _near(project, [want.identifier for want in context.roots()])
+    hint = _meant(near) or "check the spelling, or map it to an index in [tool.cudalock.sources]"
     return AnswerIsNo(
         "package-not-found",
         f"the {index} index does not know {project} ({who})",
         hint=hint,
         details={"package": project, "index": index, "near": near},
     )
+
+
+def _near(project: NormalizedName, more: Iterable[str] = (), *, cutoff: float = 0.6) -> list[str]:
+    """The names well known to cudalock, and ``more``, that ``project`` may be a slip of; none for one of them."""
+    family = {*facts.torch_family(), *facts.companions()}
+    if project in family:
+        return []
+    return get_close_matches(project, sorted({*family, *more} - {project}), 3, cutoff)
+
+
+def _meant(near: Sequence[str]) -> str:
+    return f"did you mean {', '.join(near)}?" if near else ""
 
 
 def missing_file(
@@ -54,6 +62,8 @@ def missing_file(
     files = [file for page in pages for version in sorted(versions, reverse=True) for file in page.get(version, ())]
     refusals = [r for file in files if (r := context.rules.refusal(file, pinned=False)) is not None]
     code, sentence, hint = _classify(context, project, files, refusals)
+    if near := _near(project, cutoff=_VERY_CLOSE):  # names like these are also registered, by others
+        hint = f"{_meant(near)} Otherwise {hint}"
     return AnswerIsNo(
         code,
         f"{asked} has no file for Python {context.target.python} on {context.target.platform}: {sentence} ({who})",
@@ -75,7 +85,7 @@ def _no_version(
         return AnswerIsNo(
             "package-not-found",
             f"the index lists no usable file of {project} ({who})",
-            hint="check the spelling and the index that is configured",
+            hint=_meant(_near(project)) or "check the spelling and the index that is configured",
             details={"package": project},
         )
     usable = fitting_files([listing.files for listing in listings], VersionWish(), context.rules)

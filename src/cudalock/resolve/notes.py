@@ -14,7 +14,7 @@ from resolvelib.resolvers import Result
 
 from cudalock import facts
 from cudalock.builds import Build, TritonRelease, known_triton
-from cudalock.candidates import TORCH, Candidate
+from cudalock.candidates import TORCH, Candidate, build_of_row
 from cudalock.compat import Reason, TorchOption, best_admitted, companion_notes, unlocked_by_driver
 from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
@@ -86,8 +86,10 @@ def notes_of(
 def warnings_of(context: Context, triple: Triple | None) -> tuple[Reason, ...]:
     """What may make the answer worse than it could be."""
     fault = context.pages.fault
-    if fault is None or triple is None:
+    if triple is None:
         return ()
+    if fault is None:
+        return tuple(_kept_unasked(context, triple))
     warning = Reason(
         rule="choice",
         code="pytorch-index-unreachable",
@@ -98,6 +100,39 @@ def warnings_of(context: Context, triple: Triple | None) -> tuple[Reason, ...]:
         facts={"index": "pytorch", "cause": fault.message},
     )
     return (warning,)
+
+
+def _kept_unasked(context: Context, triple: Triple) -> Iterator[Reason]:
+    """An existing pin of the main index's own build is kept without a question to the PyTorch index.
+
+    Such a lock was made when that index did not answer, or for another driver: the warning holds as long as it does.
+    """
+    pages, release = context.pages, Version(triple.torch.public)
+    kept = context.preferred.get(TORCH) == triple.torch and triple.build.source == "main"
+    if not kept or "pytorch" in pages.heard or not pages.may_use_pytorch(TORCH) or context.target.cpu:
+        return
+    options = [TorchOption(build=triple.build, triton=triple.triton_release)]
+    for row in facts.torch_rows():
+        own_place = (row.os, row.machine) == (context.target.platform.os, context.target.platform.machine)
+        if own_place and row.version == release and row.label is not None:
+            version = Version(f"{release}+{row.label}")
+            build = replace(build_of_row(row), version=version, source="pytorch")
+            build, triton = with_triton(build, Requirement(f"triton{row.triton}") if row.triton else None)
+            options.append(TorchOption(build=build, triton=triton))
+    best = best_admitted(options, context.target, context.policy)
+    if best is None or best[0].build.source == "main":
+        return
+    better = best[0].build
+    yield Reason(
+        rule="choice",
+        code="pytorch-index-not-asked",
+        sentence=(
+            f"the existing pin of torch {triple.torch} is kept, and the PyTorch index was not asked: by cudalock's "
+            f"tables it has {better.version} (CUDA {better.cuda}), which suits this target better; "
+            "--upgrade-package torch takes it"
+        ),
+        facts={"index": "pytorch", "kept": str(triple.torch), "better": str(better.version)},
+    )
 
 
 def held_back(provider: Provider, found: Found, triple: Triple) -> tuple[str, ...]:

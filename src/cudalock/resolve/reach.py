@@ -10,20 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds import cuda_of_label, platform_of
-from cudalock.candidates import TORCH, VersionWish, build_of_row, parse_file_name
+from cudalock.candidates import TORCH, VersionWish, build_of_row, paired_torch, parse_file_name
 from cudalock.compat import Reason, Remedy, TorchOption, best_admitted, judge
+from cudalock.facts import TorchRow
 from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
 from cudalock.resolve.missing import glibc_floor, pythons_of
 from cudalock.resolve.notes import with_table_triton, with_triton
+from cudalock.resolve.wants import PackageWant
 from cudalock.versions import CudaVersion
 
-__all__ = ["out_of_reach", "unpublished_cuda", "with_pytorch"]
+__all__ = ["out_of_reach", "pytorch_could_help", "unpublished_cuda", "with_pytorch"]
 
 
 _Halves = tuple[frozenset[tuple[str, str]], frozenset[str]]
@@ -212,3 +216,63 @@ def with_pytorch(context: Context, wish: VersionWish) -> Remedy | None:
     version = str(best[0].build.version)
     sentence = f"drop --no-pytorch-index: {version} (CUDA {best[0].build.cuda}) is admitted, by cudalock's tables"
     return Remedy(kind="pytorch-index", sentence=sentence, admits=version, option="--no-pytorch-index")
+
+
+def pytorch_could_help(context: Context, roots: Sequence[PackageWant]) -> bool:
+    """Whether the PyTorch index, which did not answer, may have a build that what was asked for admits.
+
+    Builds of releases that the tables do not know may be anything. Of those that they know, one helps if the rules
+    admit it and its triton is among those asked for.
+    """
+    wish = _wish_of_torch(context, roots)
+    target = context.target
+    rows = [row for row in facts.torch_rows() if (row.os, row.machine) == (target.platform.os, target.platform.machine)]
+    known = {row.version for row in rows}
+    listed = {Version(version.public) for listing in context.pages.loaded(TORCH) for version in listing.files}
+    if not known or target.cpu or any(_allows(wish, release) for release in listed - known):
+        return True
+    newest = max(known)
+    later = {Version(f"{newest.major}.{newest.minor + 1}"), *_named(wish)}
+    if any(release > newest and _allows(wish, release) for release in later):
+        return True
+    labelled = [row for row in rows if row.label is not None]
+    return any(_allows_label(wish, row) and _admits(context, row, roots) for row in labelled)
+
+
+def _wish_of_torch(context: Context, roots: Sequence[PackageWant]) -> VersionWish:
+    """What is asked of torch, also by companions of which one release is asked for."""
+    wish = context.wish(TORCH, [want for want in roots if want.identifier == TORCH])
+    specifiers = wish.specifiers
+    for want in roots:
+        for specifier in want.requirement.specifier:
+            if specifier.operator == "==" and not specifier.version.endswith(".*"):
+                paired = paired_torch(canonicalize_name(want.identifier), Version(specifier.version))
+                specifiers &= paired if paired is not None else SpecifierSet()
+    return VersionWish(specifiers=specifiers, prereleases=wish.prereleases)
+
+
+def _named(wish: VersionWish) -> Iterator[Version]:
+    for specifier in wish.specifiers:
+        if specifier.operator != "===":
+            yield Version(specifier.version.removesuffix(".*"))
+
+
+def _allows_label(wish: VersionWish, row: TorchRow) -> bool:
+    return wish.allows(Version(f"{row.version}+{row.label}"))
+
+
+def _admits(context: Context, row: TorchRow, roots: Sequence[PackageWant]) -> bool:
+    python = Version(f"{context.target.python.major}.{context.target.python.minor}")
+    needs = row.triton if row.triton_python is None or SpecifierSet(row.triton_python).contains(python) else None
+    build, triton = with_triton(build_of_row(row), Requirement(f"triton{needs}") if needs else None)
+    if not judge(build, context.target, triton=triton, policy=context.policy).admitted:
+        return False
+    if needs is None:
+        return True
+    project = canonicalize_name("triton")
+    wish = context.wish(project, [want for want in roots if want.identifier == project])
+    there = {release.version for release in facts.triton_rows()}
+    there |= {version for listing in context.pages.loaded(project) for version in listing.files}
+    wanted = SpecifierSet(needs)
+    there |= {Version(one.version) for one in wanted if one.operator == "==" and not one.version.endswith(".*")}
+    return any(wish.allows(version) and wanted.contains(version, prereleases=True) for version in there)

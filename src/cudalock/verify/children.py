@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cudalock.host.starting import started
+
 __all__ = ["ProbeAnswer", "PROBE", "probe_environment", "run_probe"]
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -66,30 +68,29 @@ def run_probe(
     """
     command = [str(python), *(["-I"] if isolated else []), "-X", "faulthandler", str(PROBE), rung]
     command.append(json.dumps({**spec, "timeout": time_limit_s}))
-    started = time.monotonic()
+    started_at = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        timed_out = False
         try:
-            process = subprocess.Popen(
+            with started(
                 command,
+                _end_group,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 env=dict(environ),
                 cwd=tempfile.gettempdir(),
                 start_new_session=True,
-            )
+            ) as process:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=time_limit_s)
+                timed_out = process.returncode is None
+                _end_group(process)
         except OSError as fault:
             return ProbeAnswer(
                 outcome="failed", detail=f"{python} does not start: {fault}", seconds=0.0, error=str(fault)
             )
-        timed_out = False
-        try:
-            process.wait(timeout=time_limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-        finally:
-            _end_group(process)
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started_at
         said, complained = _text(out), _text(err)
     if timed_out:
         return ProbeAnswer(

@@ -42,7 +42,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"Torch not compiled with CUDA|was built without CUDA", "torch-is-cpu-build"),
     (r"too old to be supported by the [Tt]riton", "gpu-below-triton"),
     (r"No module named '(triton|pytorch_triton)", "triton-missing"),
-    (r"No module named 'torch'", "torch-not-from-lock"),
+    (r"No module named 'torch'", "torch-missing"),
     (r"lib(cu|nv|nccl)\w*\.so[.\d]*: cannot open shared object file", "missing-nvidia-dependency"),
     (r"version `GLIBC_[\d.]+' not found", "glibc-too-old"),
     (r"undefined symbol", "library-shadowed"),

@@ -115,8 +115,25 @@ def half_type(capability: int) -> Any:
 # -- rungs
 
 
+def without_torch() -> Failure:
+    data: dict[str, Any] = {"torch": None, "python": sys.version.split()[0]}
+    try:
+        data["triton"] = load_triton().__version__
+        there = f"triton {data['triton']} is there and imports; its kernels run through torch, so none was run"
+    except ModuleNotFoundError:
+        there = "neither is triton, so no kernel was run"
+    except BaseException as error:
+        there = f"triton does not import: {error}"
+    return Failure(f"torch is not installed; {there}", **data)
+
+
 def rung_import(spec: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise without_torch() from error
 
     data: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version.split()[0]}
     if getattr(torch.version, "hip", None):

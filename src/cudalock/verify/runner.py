@@ -146,7 +146,7 @@ class _Ladder:
         if not (self.environment / "pyvenv.cfg").is_file():
             self._skip(("lock",), "the lock is compared with virtual environments only")
             return
-        found = drift_findings(lock, read_environment(self.environment))
+        found = drift_findings(lock, read_environment(self.environment, files=True))
         errors = [finding for finding in found if finding.severity == "error"]
         detail = f"{len(lock.pylock.packages)} packages equal the lock"
         if errors:

@@ -15,10 +15,13 @@ from types import FrameType
 from typing import Any
 
 from cudalock.errors import ToolError
+from cudalock.host.starting import started
 from cudalock.watch import hook
 from cudalock.watch.report import THRESHOLD, WatchReport, make_report, read_events
 
 __all__ = ["hooked_environment", "watch_command"]
+
+_GRACE_S = 3.0
 
 _SITE = '''\
 """Starts cudalock's hook, then whatever sitecustomize the environment has of its own."""
@@ -91,14 +94,24 @@ def _run(command: Sequence[str], environ: Mapping[str, str], stdout: Any) -> int
             hint="check the name, or give the environment that has it with --venv DIR",
         )
     try:
-        process = subprocess.Popen([program, *command[1:]], env=dict(environ), stdout=stdout)
+        with (
+            started([program, *command[1:]], _end, env=dict(environ), stdout=stdout) as process,
+            _passing_signals_to(process),
+        ):
+            status = process.wait()
     except OSError as error:
         raise ToolError(
             "program-not-started", f"{program} does not start: {error.strerror or error}", hint="check the file"
         ) from error
-    with _passing_signals_to(process):
-        status = process.wait()
     return 128 - status if status < 0 else status
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 @contextmanager

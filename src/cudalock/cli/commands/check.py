@@ -15,7 +15,11 @@ __all__ = ["command"]
 
 @make_command("check")
 @option("--lock", default="pylock.toml", show_default=True, metavar="FILE", help="The lock.")
-@option("--venv", metavar="DIR", help="Also compare the installed distributions of this environment with the lock.")
+@option(
+    "--venv",
+    metavar="DIR",
+    help="Also compare this environment with the lock: versions, and whether files are gone or altered.",
+)
 @target_options()
 def command(session: Session, lock: str, venv: str | None, **options: Any) -> int:
     """Says whether the lock is valid for this machine, for every GPU. Offline, and without importing torch.

@@ -22,7 +22,12 @@ __all__ = ["command", "draw_report", "report_json", "rung_printer"]
 @make_command("verify")
 @option("--venv", default=".venv", show_default=True, metavar="DIR", help="The environment, or an interpreter.")
 @option("--lock", metavar="FILE", help="The lock to compare with; default: pylock.toml if it is there.")
-@option("--arch", repeatable=True, metavar="X.Y", help="Only compile, for this GPU; needs no GPU and no torch.")
+@option(
+    "--arch",
+    repeatable=True,
+    metavar="GPU",
+    help="Only compile, for this product or capability; needs no GPU and no torch.",
+)
 @option("--without-triton", is_flag=True, help="Skip the rungs that need Triton.")
 @option("--time-limit", type=float, metavar="SECONDS", help="For each rung.")
 def command(
@@ -51,13 +56,41 @@ def command(
 
 
 def parse_archs(texts: tuple[str, ...]) -> tuple[ComputeCapability, ...]:
-    """The capabilities of ``--arch``; UsageError ``arch-invalid`` names the one that is none."""
+    """The capabilities of ``--arch``, given as such or by product name.
+
+    Raises:
+        UsageError: ``arch-invalid`` with near names, ``gpu-ambiguous`` with the choices.
+    """
+    return tuple(dict.fromkeys(_arch(text) for text in texts))
+
+
+def _arch(text: str) -> ComputeCapability:
+    from cudalock import facts
     from cudalock.versions import ComputeCapability
 
     try:
-        return tuple(ComputeCapability.parse(text) for text in texts)
-    except ValueError as error:
-        raise UsageError("arch-invalid", str(error), hint="write e.g. --arch 9.0 or --arch sm_120") from error
+        return ComputeCapability.parse(text.strip().lower())
+    except ValueError:
+        pass
+    try:
+        product = facts.find_product(text)
+    except UsageError as error:
+        near = ", ".join(error.details.get("near", ()))
+        raise UsageError(
+            "arch-invalid",
+            f"{text!r} is neither a compute capability nor the name of a GPU",
+            hint=f"{f'close to it: {near}; or ' if near else ''}write e.g. --arch 9.0, --arch sm_120 or --arch H100",
+            details=error.details,
+        ) from error
+    if len(product.capabilities) != 1:
+        choices = [str(capability) for capability in product.capabilities]
+        raise UsageError(
+            "gpu-ambiguous",
+            f"{product.name} exists with compute capability {' and '.join(choices)}",
+            hint=f"say which: {' or '.join(f'--arch {choice}' for choice in choices)}",
+            details={"arch": text, "choices": choices},
+        )
+    return product.capabilities[0]
 
 
 def _lock(path: str | None) -> Lock | None:

@@ -1,0 +1,63 @@
+"""After an installer ended well: what it took for installed by its version, and is not, is installed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from packaging.utils import NormalizedName
+
+from cudalock.lock.drift import to_reinstall
+from cudalock.lock.environment import read_environment, site_packages
+from cudalock.lock.model import Lock
+from cudalock.lock.owned import size_of
+from cudalock.progress import Reporter
+
+__all__ = ["mend"]
+
+Reinstall = Callable[[frozenset[NormalizedName], bool], None]
+"""Installs the packages named again; True: past the installer's cache, whose files may be the altered ones."""
+
+
+def mend(
+    lock: Lock, venv: Path, reinstall: Reinstall, reporter: Reporter, *, created: bool, past_cache: bool
+) -> dict[str, int | None]:
+    """Reinstalls what has lost files or has other ones than recorded, until it is whole.
+
+    uv links files from its cache into environments: who edits one there edits the cache, and a reinstallation brings
+    the edited file back. So the second attempt, for a fresh environment the first, goes past the cache. What comes so
+    out of a wheel whose hash was checked is what the wheel holds, whatever its RECORD says.
+
+    Args:
+        lock: what the environment is to hold.
+        venv: the environment, into which the installer has put it.
+        reinstall: does it once more, for the packages named.
+        reporter: hears of it.
+        created: whether everything was installed just now, so that only the cache or the wheels can be at fault.
+        past_cache: whether files can be had without the installer's cache.
+
+    Returns:
+        The files that remain other than recorded, with their sizes (None: absent).
+    """
+    names: frozenset[NormalizedName] = frozenset()
+    for fresh in (True,) if created else (False, True):
+        names = to_reinstall(lock, read_environment(venv, files=True))
+        if not names:
+            return {}
+        shown = ", ".join(sorted(names))
+        if fresh and not past_cache:
+            reporter.message(
+                "warning", f"{shown}: files are not as recorded, and without a network they come from a cache"
+            )
+            return {}
+        reporter.step(f"reinstalling {shown}")
+        reinstall(names, fresh)
+    left = {name: paths for name, paths in read_environment(venv, files=True).damaged.items() if name in names}
+    if mended := sorted(names - left.keys()):
+        advice = f"`uv cache clean {' '.join(mended)}` rids other environments of them too"
+        reporter.message("warning", f"the installer's cache holds altered files of {', '.join(mended)}; {advice}")
+    if left:
+        reporter.message("note", f"the RECORD of {', '.join(left)} does not state the files of its own wheel")
+    return {
+        path: size_of(f"{site}/{path}") for site in site_packages(venv) for paths in left.values() for path in paths
+    }
