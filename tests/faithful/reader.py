@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
 from typing import BinaryIO
@@ -60,6 +60,9 @@ class FaithfulReader:
             return file.sha256
         self.downloaded.append(file)
         return hashlib.sha256(self.data.body(_row(file))).hexdigest()
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Drops it, as a reader may."""
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
         """Nothing to fetch; the arguments are consumed as a real client would."""

@@ -329,3 +329,33 @@ def test_every_request_is_told_with_size_and_time(fake_index: FakeIndex) -> None
     lines = recorder.texts("debug").splitlines()
     assert len(lines) == 2
     assert "GET https://index.example/simple/demo/: 200," in lines[0]
+
+
+def test_a_task_ahead_runs_in_the_background_and_may_fail(fake_index: FakeIndex) -> None:
+    fake_index.add_wheel("demo", "1.0")
+    came = threading.Event()
+
+    def task() -> None:
+        client.page(main_page("demo"))
+        came.set()
+        raise TransportError("index-unreachable", "nobody hears of this")
+
+    with client_of(fake_index) as client:
+        client.ahead(task)
+        assert came.wait(30)
+        assert len(client.page(main_page("demo")).files) == 1
+
+
+def test_nothing_is_asked_ahead_while_the_cache_has_all_answers(fake_index: FakeIndex, tmp_path: Path) -> None:
+    fake_index.cache_control = "max-age=600"
+    fake_index.add_wheel("demo", "1.0")
+    fake_index.add_wheel("other", "1.0")
+    with client_of(fake_index, cache_dir=tmp_path) as client:
+        client.page(main_page("demo"))
+    with client_of(fake_index, cache_dir=tmp_path) as client:
+        client.prefetch(pages=[main_page("other")])
+        client.ahead(lambda: client.page(main_page("other")))
+        client.page(main_page("demo"))
+        assert client.statistics.requests == 0
+        assert client.page(main_page("other")).found  # now the network is in use anyway
+        assert client.statistics.requests == 1

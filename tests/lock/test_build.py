@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, cast
@@ -195,6 +196,9 @@ class Hasher:
 
     def open(self, file: IndexFile) -> BinaryIO:
         raise NotImplementedError
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Drops it, as a reader may."""
 
     def prefetch(self, **_: Any) -> None:
         """Nothing."""

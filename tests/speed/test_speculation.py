@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,9 @@ from support.world import make_target
 
 class WithoutSpeculation(IndexClient):
     """Asks for nothing before it is needed."""
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Drops it, as a reader may."""
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
         """Nothing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import BinaryIO
@@ -110,6 +110,9 @@ class MemoryIndex:
 
     def sha256(self, file: IndexFile) -> str:
         return file.hashes["sha256"]
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Drops it, as a reader may."""
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
         self.asked.extend(pages)

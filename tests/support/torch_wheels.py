@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from packaging.utils import canonicalize_name
 
@@ -103,6 +103,9 @@ class MemoryReader:
 
     def sha256(self, file: IndexFile) -> str:
         raise TransportError("index-unreachable", f"{file.filename} is not asked for here")
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Drops it, as a reader may."""
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
         pass

@@ -122,6 +122,14 @@ class Pages:
             self._wanted_metadata.update((file.page, file.filename) for file in fresh)
             self.reader.prefetch(metadata=fresh)
 
+    def glance(self, ref: PageRef) -> Mapping[Version, tuple[IndexFile, ...]]:
+        """A page by version, for guesses: it does not count as read. Safe for threads.
+
+        Raises:
+            TransportError: the index does not deliver it.
+        """
+        return _by_version(self.reader.page(ref).files, ref)
+
     def loaded(self, project: NormalizedName) -> list[Listing]:
         """The pages of a project that were read so far, the main index's first, then by label."""
         found = [listing for ref, listing in self._listings.items() if ref.project == project]

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
@@ -146,15 +147,29 @@ class IndexClient:
         return self._once.get(("sha256", file.url), lambda: self._hash(file))
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
-        """See :class:`IndexReader`."""
-        if self.settings.offline:
+        """See :class:`IndexReader`; as :meth:`ahead`."""
+        if not self._may_ask_early:
             return
         for ref in pages:
             if not self._once.claimed(("page", ref)):
-                self._workers.submit(_quiet(self.page, ref))
+                self._workers.submit(_quiet(partial(self.page, ref)))
         for file in metadata:
             if not self._once.claimed(("metadata", file.url, file.sha256)):
-                self._workers.submit(_quiet(self.metadata, file))
+                self._workers.submit(_quiet(partial(self.metadata, file)))
+
+    def warm_up(self) -> None:
+        """Loads in the background what the first request to the main index will need, unless the cache may answer."""
+        if self._cache.is_empty():
+            self.ahead(partial(self._fetcher.warm_up, self._urls["main"]))
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """See :class:`IndexReader`; dropped as long as the disk cache has all answers: there is nothing to wait for."""
+        if self._may_ask_early:
+            self._workers.submit(_quiet(task))
+
+    @property
+    def _may_ask_early(self) -> bool:
+        return not self.settings.offline and (self._fetcher.used or self._cache.is_empty())
 
     # -- more
 
@@ -209,7 +224,7 @@ class IndexClient:
         if answer.status != 200:
             page = ProjectPage(ref=ref, url=url, found=False)
         else:
-            page = parse_page(answer.body, answer.content_type, answer.url, ref)
+            page = parse_page(answer.body, answer.content_type, answer.url, ref, packed=answer.packed)
         self._pages[ref] = page
         return page
 
@@ -225,7 +240,7 @@ class IndexClient:
             return kept
         validators = kept.validators if kept is not None and kept.status == 200 else {}
         got = self._fetcher.get(
-            url, headers={"Accept": accept, **validators}, limit=MAX_PAGE_BYTES, accept=absent | {304}
+            url, headers={"Accept": accept, **validators}, limit=MAX_PAGE_BYTES, accept=absent | {304}, packed=True
         )
         freshness = freshness_seconds(got.headers)
         if got.status == 304 and kept is not None:
@@ -242,6 +257,7 @@ class IndexClient:
             stored_at=now,
             fresh_until=now + (freshness or 0.0),
             body=got.body if got.status == 200 else b"",
+            packed=got.packed if got.status == 200 else None,
         )
         if freshness is not None:
             self._cache.put_answer(url, answer)
@@ -351,12 +367,12 @@ class _KeptFile(RemoteFile):
         super().close()
 
 
-def _quiet(action: Callable[[Any], object], argument: object) -> Callable[[], None]:
+def _quiet(action: Callable[[], object]) -> Callable[[], None]:
     """The action as a background task: its error is kept for whoever asks for the answer."""
 
     def task() -> None:
         with contextlib.suppress(Exception):
-            action(argument)
+            action()
 
     return task
 

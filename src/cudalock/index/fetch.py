@@ -5,12 +5,14 @@ httpx is imported with the first request, so that a run which is answered from t
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from cudalock import __version__
@@ -18,6 +20,7 @@ from cudalock.errors import TransportError
 from cudalock.index.credentials import CredentialStore
 from cudalock.index.discovery import pip_settings
 from cudalock.index.http_errors import Retry, offline_miss, retry_after, translated, unreachable
+from cudalock.index.packing import unpack
 from cudalock.index.settings import IndexSettings, is_loopback
 from cudalock.index.simple import shown_url
 from cudalock.progress import Reporter
@@ -34,16 +37,21 @@ _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 8
 _LONGEST_WAIT_S = 30.0
 _SLOWEST_BYTES_PER_S = 500
+_PROXY_VARIABLES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A complete answer; ``url`` is the last one of its redirects, header names are in lower case."""
+    """A complete answer; ``url`` is the last one of its redirects, header names are in lower case.
+
+    ``body`` is decoded; ``packed`` is what was sent if it was compressed with gzip and asked for.
+    """
 
     url: str
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+    packed: bytes | None = field(default=None, repr=False)
 
 
 class Stream:
@@ -61,6 +69,13 @@ class Stream:
         self.url = url
         self.status = response.status_code
         self.headers: dict[str, str] = {key.lower(): value for key, value in response.headers.items()}
+
+    def leave_packed(self) -> bool:
+        """Leaves the body in gzip if it was sent so, and says whether; before anything is read."""
+        if self.headers.get("content-encoding", "").strip().lower() not in {"gzip", "x-gzip"}:
+            return False
+        self._chunks = self._response.iter_raw()
+        return True
 
     def read_some(self, size: int) -> bytes:
         """What has arrived, at least one byte and at most ``size``; empty at the end. Raises Retry."""
@@ -117,7 +132,8 @@ class Fetcher:
         self._credentials = credentials
         self._reporter = reporter
         self._transport = transport
-        self._client: httpx.Client | None = None
+        self._clients: dict[str, httpx.Client] = {}
+        self._connecting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self.timeout_s = settings.timeout_s
@@ -126,7 +142,13 @@ class Fetcher:
         self.bytes = 0
 
     def get(
-        self, url: str, *, headers: Mapping[str, str] | None = None, limit: int, accept: frozenset[int] = frozenset()
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        limit: int,
+        accept: frozenset[int] = frozenset(),
+        packed: bool = False,
     ) -> Answer:
         """The whole answer.
 
@@ -135,6 +157,7 @@ class Fetcher:
             headers: further request headers.
             limit: most bytes of the decoded body.
             accept: statuses beside 200 and 206 that are answers and not errors.
+            packed: whether the answer is also wanted as it was sent, if that is in gzip.
 
         Raises:
             TransportError: ``index-unreachable``, ``index-http-error``, ``index-truncated``, ``index-too-large``, ...
@@ -142,10 +165,13 @@ class Fetcher:
 
         def attempt() -> Answer:
             stream = self._open(url, headers or {}, accept)
+            as_sent = packed and stream.leave_packed()
             try:
-                body = stream.read(limit + 1)
+                sent = stream.read(limit + 1)
             finally:
                 stream.close()
+            with translated(url, begun=True):
+                body = unpack(sent, limit + 1) if as_sent else sent
             if len(body) > limit:
                 raise TransportError(
                     "index-too-large",
@@ -153,7 +179,8 @@ class Fetcher:
                     hint="this is not what a package index serves; check the index URL",
                     details={"url": shown_url(url)},
                 )
-            return Answer(url=stream.url, status=stream.status, headers=stream.headers, body=body)
+            kept = sent if as_sent else None
+            return Answer(url=stream.url, status=stream.status, headers=stream.headers, body=body, packed=kept)
 
         return self.retrying(attempt)
 
@@ -188,12 +215,17 @@ class Fetcher:
         part = f" ({wanted})" if wanted else ""
         self._reporter.message("debug", f"GET {shown_url(url)}{part}: {status}, {size} bytes in {seconds:.3f} s")
 
+    @property
+    def used(self) -> bool:
+        """Whether anything had to be asked of a server so far."""
+        return bool(self._clients)
+
     def close(self) -> None:
         """Closes all connections; waiting repeats give up."""
         self._closing.set()
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
             client.close()
 
     # -- one attempt
@@ -241,7 +273,7 @@ class Fetcher:
                 hint="add the host to allowed-hosts in [tool.cudalock], or use a mirror that is allowed",
                 details={"url": shown_url(url)},
             )
-        client = self._client or self._connect()
+        client = self._client(urlsplit(url).scheme)
         sent = {**headers, "Authorization": authorization} if authorization else headers
         begun = time.monotonic()
         with translated(url):
@@ -288,31 +320,56 @@ class Fetcher:
             return Retry(error, retry_after(stream.headers.get("retry-after")))
         return error
 
-    def _connect(self) -> httpx.Client:
-        import httpx
+    def warm_up(self, url: str) -> None:
+        """Loads what requests to the URL will need, so that the first of them need not wait for it; sends nothing."""
+        if not self._settings.offline:
+            self._client(urlsplit(url).scheme)
 
-        with self._lock:
+    def _client(self, scheme: str) -> httpx.Client:
+        client = self._clients.get(scheme)
+        if client is not None:
+            return client
+        with self._connecting:
+            if scheme not in self._clients:
+                made = self._connect(scheme)
+                with self._lock:
+                    if not self._closing.is_set():
+                        self._clients[scheme] = made
             if self._closing.is_set():
                 raise TransportError("index-unreachable", "the index client is closed")
-            if self._client is None:
-                timeout_s = self._settings.timeout_s
-                options: dict[str, Any] = {
-                    "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0), pool=600.0),
-                    "headers": {"User-Agent": f"cudalock/{__version__}"},
-                }
-                if self._transport is not None:
-                    self._client = httpx.Client(transport=self._transport, **options)
-                else:
-                    limits = httpx.Limits(
-                        max_connections=self._settings.connections, max_keepalive_connections=self._settings.connections
-                    )
-                    from cudalock.index.trust import trusted_certificates
+            return self._clients[scheme]
 
-                    settings, pip = self._settings, pip_settings()
-                    verify = trusted_certificates(settings.ca_bundle or pip.ca_bundle)
-                    proxy = settings.proxy or pip.proxy
-                    self._client = httpx.Client(limits=limits, verify=verify, proxy=proxy, **options)
-            return self._client
+    def _connect(self, scheme: str) -> httpx.Client:
+        module = _import_httpx()
+        settings, timeout_s = self._settings, self._settings.timeout_s
+        options: dict[str, Any] = {
+            "timeout": module.Timeout(timeout_s, connect=min(timeout_s, 10.0), pool=600.0),
+            "headers": {"User-Agent": f"cudalock/{__version__}"},
+        }
+        if self._transport is not None:
+            return cast("httpx.Client", module.Client(transport=self._transport, **options))
+        limits = module.Limits(max_connections=settings.connections, max_keepalive_connections=settings.connections)
+        from cudalock.index.trust import no_certificates, trusted_certificates
+
+        pip = pip_settings()
+        proxy, bundle = settings.proxy or pip.proxy, settings.ca_bundle or pip.ca_bundle
+        # Loading certificates takes as long as ten requests to a mirror on this machine, which needs none.
+        through = proxy is not None or any(os.environ.get(name) for name in _PROXY_VARIABLES)
+        needed = scheme != "http" or through or bundle is not None
+        verify = trusted_certificates(bundle) if needed else no_certificates()
+        return cast("httpx.Client", module.Client(limits=limits, verify=verify, proxy=proxy, **options))
+
+
+def _import_httpx() -> Any:
+    """Httpx without its command line, which takes half of the import: pygments, markdown and tables of rich."""
+    if "httpx" not in sys.modules:
+        sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # documented: the import then fails
+    try:
+        import httpx
+    finally:
+        if sys.modules.get("httpx._main", ...) is None:
+            del sys.modules["httpx._main"]
+    return httpx
 
 
 def _pause(repeats: int) -> float:

@@ -41,7 +41,7 @@ def translated(url: str, *, begun: bool = False) -> Iterator[None]:
 
 def _translate(url: str, error: Exception, httpx: Any, *, begun: bool) -> Exception | None:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    if isinstance(error, httpx.DecodingError):
+    if isinstance(error, (httpx.DecodingError, ValueError)):
         return TransportError(
             "index-truncated", f"the answer of {shown_url(url)} is damaged: {reason}",
             hint="try again; a proxy on the way may be at fault", details={"url": shown_url(url)},

@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import json.scanner
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from cudalock.index.model import IndexFile
+from cudalock.index.packing import unpack
 
 __all__ = ["LazyFiles", "scan_page"]
 
 _FILES = re.compile(r'"files"\s*:\s*\[\s*')
+_LARGE_TEXT = 100_000
 _SEPARATOR = re.compile(r"\s*(?:,\s*|(\]))")
 
-Spans = dict[str, list[int]]
+Spans = dict[str, "array[int]"]
 
 
 def scan_page(body: bytes, most: int) -> tuple[str, Spans] | None:
@@ -59,7 +62,10 @@ def _entries(text: str, position: int, most: int) -> tuple[Spans, int]:
         entry, end = scan(text, position)
         filename = entry.get("filename") if isinstance(entry, dict) else None
         if isinstance(filename, str):
-            spans.setdefault(_group(filename), []).extend((position, end))
+            group = _group(filename)
+            if group not in spans:
+                spans[group] = array("L")
+            spans[group].extend((position, end))
         separator = _SEPARATOR.match(text, end)
         if separator is None:
             raise ValueError("neither a comma nor the end of the list")
@@ -78,6 +84,25 @@ def _group(filename: str) -> str:
     return filename
 
 
+class _Text:
+    """The text of a page; of a large one, only what was sent is kept after it was read for the first time.
+
+    Mostly one version is looked at, right after the page has come; a few pages are looked at again later.
+    """
+
+    def __init__(self, text: str, packed: bytes | None) -> None:
+        self._packed = packed if packed is not None and len(text) > _LARGE_TEXT else None
+        self._plain: str | None = text
+        self._length = len(text)
+
+    def read(self) -> str:
+        text = self._plain
+        if self._packed is not None:
+            self._plain = None
+            text = text if text is not None else unpack(self._packed, 4 * self._length).decode()
+        return text or ""
+
+
 class LazyFiles(Sequence[IndexFile]):
     """The files of a page as a sequence that reads them when they are looked at.
 
@@ -85,10 +110,17 @@ class LazyFiles(Sequence[IndexFile]):
         text: of the page.
         spans: as :func:`scan_page` gives them.
         build: makes a file of an entry, None if it is not one of the project's.
+        packed: the text in gzip, if it came so.
     """
 
-    def __init__(self, text: str, spans: Spans, build: Callable[[Mapping[str, Any]], IndexFile | None]) -> None:
-        self._text = text
+    def __init__(
+        self,
+        text: str,
+        spans: Spans,
+        build: Callable[[Mapping[str, Any]], IndexFile | None],
+        packed: bytes | None = None,
+    ) -> None:
+        self._text = _Text(text, packed)
         self._spans = spans
         self._build = build
         self._read: dict[str, tuple[IndexFile, ...]] = {}
@@ -104,18 +136,18 @@ class LazyFiles(Sequence[IndexFile]):
         """The files of a group in the order of the page."""
         if group not in self._read:
             spans = self._spans[group]
-            files = (self._file(*span) for span in zip(spans[::2], spans[1::2], strict=True))
-            self._read[group] = tuple(file for file in files if file is not None)
+            self._read[group] = self._files(zip(spans[::2], spans[1::2], strict=True))
         return self._read[group]
 
-    def _file(self, start: int, end: int) -> IndexFile | None:
-        return self._build(json.loads(self._text[start:end]))
+    def _files(self, spans: Iterable[tuple[int, int]]) -> tuple[IndexFile, ...]:
+        text = self._text.read()
+        files = (self._build(json.loads(text[start:end])) for start, end in spans)
+        return tuple(file for file in files if file is not None)
 
     def _whole(self) -> tuple[IndexFile, ...]:
         if self._all is None:
             numbers = [number for spans in self._spans.values() for number in spans]
-            spans = sorted(zip(numbers[::2], numbers[1::2], strict=True))
-            self._all = tuple(file for span in spans if (file := self._file(*span)) is not None)
+            self._all = self._files(sorted(zip(numbers[::2], numbers[1::2], strict=True)))
         return self._all
 
     @overload

@@ -5,7 +5,7 @@ The values hold what the index said, unjudged: nothing here knows of GPUs or of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
@@ -119,6 +119,13 @@ class IndexReader(Protocol):
 
     def sha256(self, file: IndexFile) -> str:
         """The announced sha256; where there is none the file is downloaded and hashed, and a note says so."""
+        ...
+
+    def ahead(self, task: Callable[[], object]) -> None:
+        """Runs in the background what asks this reader for what will probably be needed; its errors are dropped.
+
+        Never raises, never blocks. A reader may also drop the task: nothing may depend on it.
+        """
         ...
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:

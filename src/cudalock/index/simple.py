@@ -43,7 +43,9 @@ _PLAIN_URL = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/[A-Za-z0-9._~%/+!
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~%+!-][A-Za-z0-9._~%/+!-]*")
 
 
-def parse_page(body: bytes, content_type: str, base_url: str, ref: PageRef) -> ProjectPage:
+def parse_page(
+    body: bytes, content_type: str, base_url: str, ref: PageRef, *, packed: bytes | None = None
+) -> ProjectPage:
     """The page's files that belong to the project.
 
     Args:
@@ -51,6 +53,7 @@ def parse_page(body: bytes, content_type: str, base_url: str, ref: PageRef) -> P
         content_type: raw header; decides between JSON and HTML, parameters are ignored.
         base_url: URL from which the page came in the end, after redirects; relative links are joined to it.
         ref: which page this is.
+        packed: the body in gzip, if it was sent so: a large page is kept in this form.
 
     Raises:
         TransportError: code ``index-invalid-page`` if the body is not a project page.
@@ -59,7 +62,7 @@ def parse_page(body: bytes, content_type: str, base_url: str, ref: PageRef) -> P
     clean_url = without_credentials(base_url)
     build = _Builder(clean_url, ref)
     if kind in _JSON_TYPES and (scanned := scan_page(body, _MAX_FILES)) is not None:
-        return ProjectPage(ref=ref, url=clean_url, files=LazyFiles(*scanned, build.file))
+        return ProjectPage(ref=ref, url=clean_url, files=LazyFiles(*scanned, build.file, packed=packed))
     if kind in _JSON_TYPES:
         entries = _json_entries(body, clean_url)
     elif kind in _HTML_TYPES:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cudalock.errors import TransportError
 
-__all__ = ["trusted_certificates"]
+__all__ = ["no_certificates", "trusted_certificates"]
 
 
 def trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
@@ -28,3 +28,8 @@ def trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
             hint="mend PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE or pip's cert setting",
         ) from None
     return context
+
+
+def no_certificates() -> ssl.SSLContext:
+    """Trusts nobody: for a client that is only given unencrypted URLs, so that an encrypted one would be refused."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

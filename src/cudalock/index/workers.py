@@ -64,7 +64,7 @@ class Workers:
             if self._closed:
                 return
             self._tasks.append(task)
-            if self._idle:
+            if len(self._tasks) <= self._idle:  # who was woken before and has not run yet still counts as idle
                 self._condition.notify()
             elif self._threads < self._most:
                 self._threads += 1

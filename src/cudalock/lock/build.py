@@ -21,12 +21,12 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from cudalock.compat.model import Policy
-from cudalock.errors import InternalError
+from cudalock.errors import InternalError, UsageError
 from cudalock.index.model import IndexFile, IndexReader
 from cudalock.lock.canonical import digest_of
 from cudalock.lock.contract import build_contract
 from cudalock.lock.document import tool_table
-from cudalock.lock.file import dump_lock, parse_text
+from cudalock.lock.file import dump_document, parse_text
 from cudalock.lock.inputs import recorded_inputs, without_credentials
 from cudalock.lock.model import Lock, LockedTarget, LockedTriple
 from cudalock.requirements.model import Request
@@ -92,21 +92,12 @@ def build_lock(
         packages=sorted(packages, key=lambda package: package.name),
         tool={"cudalock": table},
     )
-    digest = digest_of(pylock.to_dict())
-    pylock = replace(pylock, tool={"cudalock": _with_digest(table, digest)})
-    lock = Lock(
-        pylock=pylock,
-        ours=True,
-        inputs=inputs,
-        indexes=resolution.indexes,
-        triple=triple,
-        target=where,
-        contract=contract,
-        digest=digest,
-        digest_ok=True,
-    )
+    document = dict(pylock.to_dict())
+    document["tool"] = {"cudalock": _with_digest(table, digest_of(document))}
+    # exactly as a reader will see it, so that what is checked and returned is what the file says
+    lock = parse_text(dump_document(document), "the new lock")
     _check(lock, resolution, target)
-    return _as_read(lock)
+    return lock
 
 
 def _with_digest(table: Mapping[str, object], digest: str) -> dict[str, object]:
@@ -117,11 +108,6 @@ def _with_digest(table: Mapping[str, object], digest: str) -> dict[str, object]:
             result["digest"] = digest
         result[key] = value
     return result
-
-
-def _as_read(lock: Lock) -> Lock:
-    """The lock exactly as a reader will see it, so that what was built equals what is read."""
-    return parse_text(dump_lock(lock), "the new lock")
 
 
 def _locked_triple(triple: Triple | None) -> LockedTriple | None:
@@ -212,13 +198,12 @@ def _check(lock: Lock, resolution: Resolution, target: Target) -> None:
     wanted = {(pin.name, pin.version, _sha256(pin)) for pin in resolution.pins}
     environment = cast("Environment", dict(target.marker_environment))
     try:
-        lock.pylock.validate()
         selected = {
             (package.name, package.version, file.hashes["sha256"])
             for package, file in lock.pylock.select(environment=environment, tags=target.tags)
             if isinstance(file, (PackageWheel, PackageSdist, PackageArchive))
         }
-    except (PylockSelectError, PylockValidationError, ValueError, KeyError) as error:
+    except (PylockSelectError, PylockValidationError, UsageError, ValueError, KeyError) as error:
         raise InternalError("lock-self-check", f"the new lock does not fit its own target: {error}") from error
     if selected != wanted:
         lost = ", ".join(sorted(str(name) for name, _, _ in selected ^ wanted))

@@ -27,9 +27,14 @@ _MADE_ANEW = "`cudalock resolve` makes it anew"
 
 def dump_lock(lock: Lock) -> str:
     """The text of the file: the same for the same lock, to the byte."""
+    return dump_document(lock.pylock.to_dict())
+
+
+def dump_document(document: Mapping[str, Any]) -> str:
+    """As :func:`dump_lock`, of a document in the form of PEP 751."""
     import tomli_w
 
-    return _HEADER + tomli_w.dumps(lock.pylock.to_dict())
+    return _HEADER + tomli_w.dumps(document)
 
 
 def read_lock(path: Path) -> Lock:
@@ -49,7 +54,7 @@ def parse_text(text: str, shown: str) -> Lock:
     """Like :func:`read_lock` for text already read; ``shown`` is the file's name in errors."""
     document = _document(text, shown)
     try:
-        return parse_lock(document, partial(_pylock, document, shown))
+        lock = parse_lock(document, partial(_pylock, document, shown))
     except TooNewError as error:
         raise UsageError(
             "lock-too-new",
@@ -59,6 +64,8 @@ def parse_text(text: str, shown: str) -> Lock:
         ) from error
     except DocumentError as error:
         raise _invalid(shown, error.path, str(error)) from error
+    object.__setattr__(lock, "text", text)
+    return lock
 
 
 def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
@@ -200,9 +207,11 @@ def write_lock(path: Path, lock: Lock, *, force: bool = False) -> bool:
         UsageError: as :func:`refuse_foreign`.
     """
     refuse_foreign(path, force=force)
-    text = dump_lock(lock)
-    if parse_text(text, str(path)) != lock:
-        raise InternalError("lock-round-trip", f"the lock does not read back as it was written to {path}")
+    text = lock.text
+    if text is None or not text.startswith(_HEADER):
+        text = dump_lock(lock)
+        if parse_text(text, str(path)) != lock:
+            raise InternalError("lock-round-trip", f"the lock does not read back as it was written to {path}")
     real = _real(path)
     content = text.encode("utf-8")
     try:

@@ -79,6 +79,7 @@ class Lock:
         digest: as written; ``digest_ok`` whether it matches the content.
         wheels: the names of all wheels.
         unread: reads ``pylock``, where that is still to be done.
+        text: what it was read from, None if it was put together in memory (also by ``dataclasses.replace``).
     """
 
     pylock: Pylock = field(default=None)  # type: ignore[assignment]
@@ -93,6 +94,7 @@ class Lock:
     schema: Literal[1] = 1
     wheels: tuple[str, ...] = field(default=(), compare=False)
     unread: Callable[[], Pylock] | None = field(default=None, compare=False, repr=False)
+    text: str | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.unread is not None:

@@ -36,6 +36,7 @@ from cudalock.resolve.context import Context, direct_file
 from cudalock.resolve.distribution import problem_of, read_metadata
 from cudalock.resolve.lacking import Lacking
 from cudalock.resolve.observer import wanted_identifiers
+from cudalock.resolve.scout import Scout, growing_batches
 from cudalock.resolve.wants import (
     BUILD,
     IMPOSSIBLE,
@@ -46,12 +47,16 @@ from cudalock.resolve.wants import (
     ImpossibleWant,
     PackageWant,
     Want,
+    satisfies,
 )
 
 if TYPE_CHECKING:
     from resolvelib.providers import Preference
 
 __all__ = ["Provider"]
+
+_MOST_AT_ONCE = 8
+"""As many versions of a project, at most, have their metadata fetched together when one after the other is refused."""
 
 
 class Provider(AbstractProvider[Want, Choice, str]):
@@ -64,6 +69,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
 
     def __init__(self, context: Context, torch_page: PageRef | None = None) -> None:
         self.context = context
+        self.scout = Scout(context)
         self.torch_page = torch_page
         self._page_is_given = torch_page is not None
         self._metadata: dict[tuple[PageRef, str], CoreMetadata] = {}
@@ -71,7 +77,9 @@ class Provider(AbstractProvider[Want, Choice, str]):
         self._fits: dict[tuple[PageRef, str, PageRef, str], tuple[Reason, ...]] = {}
         self._listed: dict[tuple[NormalizedName, VersionWish, PageRef | None], Replay[tuple[Version, IndexFile]]] = {}
         self._unwanted: frozenset[str] = frozenset()
+        self._followed: set[tuple[PageRef, str, frozenset[str]]] = set()
         self._hollow: dict[int, Candidate] = {}
+        self._satisfied: dict[tuple[int, int], tuple[PackageWant, Candidate, bool]] = {}
         self._lacking = Lacking(context, self._plain_candidates, self._needs_of)
         self._careful = False
 
@@ -132,13 +140,11 @@ class Provider(AbstractProvider[Want, Choice, str]):
             return isinstance(requirement, FitsWant) and not self.misfits(requirement, candidate)
         if not isinstance(requirement, PackageWant) or id(candidate) in self._hollow:
             return False
-        wanted = requirement.requirement
-        if wanted.url is not None and wanted.url.partition("#")[0] != candidate.file.url:
-            return False
-        version = candidate.version
-        if candidate.representative and not any("+" in specifier.version for specifier in wanted.specifier):
-            version = Version(version.public)
-        return wanted.specifier.contains(version, prereleases=True) and requirement.extras <= candidate.extras
+        # The resolver asks this of every pin after every step.
+        key = id(requirement), id(candidate)
+        if key not in self._satisfied:
+            self._satisfied[key] = requirement, candidate, satisfies(requirement, candidate)
+        return self._satisfied[key][2]
 
     def get_dependencies(self, candidate: Choice) -> Iterable[Want]:
         """What a choice brings with it; the pages of what it requires are fetched in the background at once."""
@@ -187,13 +193,19 @@ class Provider(AbstractProvider[Want, Choice, str]):
     def observe(self, state: State[Want, Choice, str]) -> None:
         """Takes note of where things stand after a step.
 
-        torch's page is where its companions are looked for first. And what nobody wants any more, because torch was
-        moved after it had been asked for, must not bring its own wants: the resolver still pins it, hollow, and drops
-        it in the end. Should someone want it again, a hollow pin does not do.
+        torch's page is where its companions are looked for first. What a pin requires is fetched ahead. And what nobody
+        wants any more, because torch was moved after it had been asked for, must not bring its own wants: the resolver
+        still pins it, hollow, and drops it in the end. Should someone want it again, a hollow pin does not do.
         """
         torch = state.mapping.get(TORCH)
         if not self._page_is_given:
             self.torch_page = torch.file.page if isinstance(torch, Candidate) else None
+        for pin in state.mapping.values():
+            if isinstance(pin, Candidate) and (key := (*pin.identity, pin.extras)) not in self._followed:
+                self._followed.add(key)
+                self.scout.follow(
+                    want.requirement for want in self._needs.get(key, ()) if isinstance(want, PackageWant)
+                )
         self._unwanted = frozenset(state.criteria) - wanted_identifiers(state) - {BUILD, IMPOSSIBLE}
 
     def take_care(self) -> None:
@@ -214,13 +226,13 @@ class Provider(AbstractProvider[Want, Choice, str]):
         self, project: NormalizedName, wants: list[PackageWant], refused: list[Choice]
     ) -> Iterator[Choice]:
         extras = frozenset(extra for want in wants for extra in want.extras)
-        first = True
-        for candidate in self._candidates(project, wants, extras):
-            if first:  # probably the one that is taken
-                self.context.pages.announce_metadata([candidate.file])
-                first = False
-            if not any(isinstance(other, Candidate) and _covers(other, candidate) for other in refused):
-                yield candidate
+        candidates = self._candidates(project, wants, extras)
+        most = 1 if project == TORCH or project in TRITON_NAMES else _MOST_AT_ONCE  # those are read to be judged
+        for batch in growing_batches(candidates, most):
+            self.context.pages.announce_metadata(candidate.file for candidate in batch)
+            for candidate in batch:
+                if not any(isinstance(other, Candidate) and _covers(other, candidate) for other in refused):
+                    yield candidate
 
     def _candidates(
         self, project: NormalizedName, wants: list[PackageWant], extras: frozenset[str]

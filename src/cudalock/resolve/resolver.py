@@ -73,6 +73,7 @@ def resolve(
     page: PageRef | None = None
     for _run in range(_MOST_RUNS):
         provider = Provider(context, page)
+        provider.scout.glance(want.requirement for want in roots)
         found = _solve(provider, roots)
         torch = found.mapping.get(TORCH)
         page = torch.file.page if isinstance(torch, Candidate) else None

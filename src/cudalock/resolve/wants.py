@@ -27,6 +27,7 @@ __all__ = [
     "ImpossibleWant",
     "PackageWant",
     "Want",
+    "satisfies",
     "who_wants",
 ]
 
@@ -137,3 +138,14 @@ def who_wants(want: PackageWant, parent: Choice | None) -> str:
 def plain(requirement: Requirement) -> str:
     """A requirement without its marker."""
     return str(requirement).partition(";")[0].strip()
+
+
+def satisfies(want: PackageWant, candidate: Candidate) -> bool:
+    """Whether a candidate is what a requirement asks for: its file, its version, its extras."""
+    wanted = want.requirement
+    if wanted.url is not None and wanted.url.partition("#")[0] != candidate.file.url:
+        return False
+    version = candidate.version
+    if candidate.representative and not any("+" in specifier.version for specifier in wanted.specifier):
+        version = Version(version.public)
+    return wanted.specifier.contains(version, prereleases=True) and want.extras <= candidate.extras

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +67,15 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
     names: tuple[str | None, ...] = options["target"] or (None,)
     if options["output"] and len(names) > 1:
         raise UsageError("options-conflict", "--output takes one target", hint="leave it out: each target has its file")
-    jobs = [_job(session, name, requirements, options, constraints) for name in names]
+    make_jobs = partial(_jobs, session, names, requirements, options, constraints)
     if options["check"]:
-        return _check(session, jobs)
+        return _check(session, make_jobs())
+    jobs: list[_Job] = []
     done = 0
     try:
         with open_index(session, options) as client:
+            client.warm_up()
+            jobs = make_jobs()
             answers = []
             for job in jobs:
                 answers.append(_resolve_one(session, job, client, options))
@@ -79,11 +83,22 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
             statistics = client.statistics
     except KeyboardInterrupt:
         left = ", ".join(str(job.path) for job in jobs[done:])
-        session.reporter.message("warning", f"{left}: as before" if left else "all locks are written")
+        if jobs:
+            session.reporter.message("warning", f"{left}: as before" if left else "all locks are written")
         raise
     session.reporter.message("info", f"{statistics.requests} requests, {statistics.bytes / 1e6:.1f} MB")
     session.answer(answers[0] if len(answers) == 1 else {"locks": answers})
     return 0
+
+
+def _jobs(
+    session: Session,
+    names: tuple[str | None, ...],
+    requirements: tuple[str, ...],
+    options: Mapping[str, Any],
+    constraints: tuple[str, ...],
+) -> list[_Job]:
+    return [_job(session, name, requirements, options, constraints) for name in names]
 
 
 def _job(
