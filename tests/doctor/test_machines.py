@@ -11,6 +11,7 @@ import pytest
 from cudalock.doctor import DoctorReport
 from support.doctoring import Patient, library, needs_compiler, torch_files
 from support.hosts import write_tree
+from support.torch_wheels import triton_wheel
 
 pytestmark = needs_compiler
 
@@ -134,7 +135,55 @@ def test_container_whose_requirement_a_branch_meets(patient: Patient) -> None:
     assert "container-requires-newer-cuda" not in infos(patient.examine())
 
 
+def test_torch_that_could_only_run_by_ptx_of_a_newer_cuda(patient: Patient) -> None:
+    """Error 222: the build holds no machine code for the GPU, and the driver does not read its PTX."""
+    patient.install("torch", "2.9.1+cu128", torch_files(patient.folder / "ptx", architectures="sm_80 compute_80"))
+    patient.uninstall("triton")
+    patient.gpu("NVIDIA H100 PCIe", (9, 0), driver="550.144.03", cuda=12040)
+    finding = patient.examine().findings[0]
+    assert (finding.code, finding.severity) == ("ptx-newer-than-driver", "error")
+    patient.gpu("NVIDIA H100 PCIe", (9, 0), driver="570.124.06", cuda=12080)
+    assert "ptx-newer-than-driver" not in {one.code for one in patient.examine().findings}
+
+
+@pytest.mark.parametrize("filesystem", ["nfs4", "lustre", "fuse.sshfs"])
+def test_cache_on_a_network_file_system(patient: Patient, filesystem: str) -> None:
+    mounts = f"rootfs / ext4 rw 0 0\nserver:/home {patient.folder} {filesystem} rw,relatime 0 0\n"
+    write_tree(patient.root, {"proc/mounts": mounts})
+    finding = patient.examine().findings[0]
+    assert (finding.code, finding.evidence["filesystem"]) == ("triton-cache-on-network-filesystem", filesystem)
+
+
+def test_cache_that_may_not_be_executed(patient: Patient) -> None:
+    mounts = f"rootfs / ext4 rw 0 0\ntmpfs {patient.folder} tmpfs rw,noexec 0 0\n"
+    write_tree(patient.root, {"proc/mounts": mounts})
+    finding = patient.examine().findings[0]
+    assert finding.code == "triton-cache-unwritable"
+    assert "noexec" in finding.message
+
+
 # --- healthy machines: nothing above info
+
+
+def test_cache_on_a_local_disk(patient: Patient) -> None:
+    write_tree(patient.root, {"proc/mounts": f"rootfs / ext4 rw 0 0\n/dev/nvme0n1 {patient.folder} xfs rw 0 0\n"})
+    assert above_info(patient.examine()) == []
+
+
+def test_gb10_with_torchs_warning_of_the_highest_capability(patient: Patient) -> None:
+    """Its machine code of 12.0 runs on 12.1; the warning that 12.1 is above the maximum says nothing else."""
+    patient.gpu("NVIDIA GB10", (12, 1), driver="580.95.05", cuda=13000)
+    _, content = triton_wheel("3.7.1", "13.0.88")
+    wheel = patient.folder / "triton-3.7.1-py3-none-any.whl"
+    wheel.write_bytes(content)
+    patient.install_file(wheel)
+    metadata = next(patient.site.glob("torch-2*.dist-info")) / "METADATA"
+    metadata.write_text(metadata.read_text().replace("triton==3.5.1", "triton==3.7.1"))
+    warning = (
+        "UserWarning: \n    Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.\n"
+        "    Minimum and Maximum cuda capability supported by this version of PyTorch is\n    (8.0) - (12.0)"
+    )
+    assert above_info(patient.examine(warning)) == []
 
 
 def test_h200(patient: Patient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 from cudalock import facts
 from cudalock.doctor.rules.ranking import EXPLAINS, merge, rank
@@ -53,6 +54,17 @@ def test_a_warning_explains_no_error() -> None:
     ranked = rank([found("libcuda-shadowed", "warning"), found("driver-library-mismatch")])
     assert codes(ranked) == ["driver-library-mismatch"]
     assert codes(rank([found("triton-missing", "info"), found("lock-drift")])) == ["lock-drift", "triton-missing"]
+
+
+def test_a_refused_torch_is_why_another_build_is_there() -> None:
+    words: dict[str, Any] = {"line": "No matching distribution found", "possible": [{"cause": "a", "tell": "b"}]}
+    cpu = found("torch-is-cpu-build")
+    (finding,) = rank(merge([cpu], [found("no-wheel-for-python", requirement="torch==2.9.1", **words)]))
+    assert finding.code == "no-wheel-for-python"
+    assert [one["code"] for one in finding.evidence["consequences"]] == ["torch-is-cpu-build"]
+    for other in ("torchsde", "torch-scatter", "xformers", None):
+        refused = found("no-wheel-for-python", requirement=other, **words)
+        assert codes(rank(merge([cpu], [refused]))) == ["torch-is-cpu-build", "no-wheel-for-python"]
 
 
 def test_every_code_is_in_the_catalogue() -> None:

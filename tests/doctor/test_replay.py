@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudalock.doctor import DoctorReport, evidence_from_facts, make_report
+from cudalock.doctor import DoctorReport, evidence_from_facts, make_report, with_reports
 from cudalock.host import parse_facts
 
 RTX_5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
@@ -91,6 +91,35 @@ def test_driver_of_cuda_11_and_triton() -> None:
     )
     assert codes(report) == ["assembler-newer-than-driver"]
     assert report.findings[0].fix_verified_by_rules
+
+
+NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch", "words", "first"),
+    [
+        ([RTX_5090], "2.7.0+cu128", NO_IMAGE, "extension-lacks-gpu"),
+        ([RTX_5090], "2.7.0+cu126", NO_IMAGE, "gpu-not-in-wheel"),
+        # what is not known excludes nothing: another GPU, a build that no table knows, no build at all
+        ([RTX_5090, {"name": "NVIDIA GPU"}], "2.7.0+cu128", NO_IMAGE, "gpu-not-in-wheel"),
+        ([RTX_5090], "2.9.0.dev20250801+cu128", NO_IMAGE, "gpu-not-in-wheel"),
+        ([RTX_5090], None, NO_IMAGE, "gpu-not-in-wheel"),
+        # torch's own words are about torch
+        (
+            [RTX_5090],
+            "2.7.0+cu128",
+            "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+            "gpu-not-in-wheel",
+        ),
+    ],
+)
+def test_whose_code_is_missing(gpus: list[Any], torch: str | None, words: str, first: str) -> None:
+    packages = {"flash-attn": "2.8.3", **({"torch": torch} if torch else {})}
+    facts = {"schema": 1, "host": {"gpus": gpus}, "environment": {"packages": packages, "errors": [words]}}
+    finding = make_report(with_reports(evidence_from_facts(*parse_facts(facts)))).findings[0]
+    assert finding.code == first
+    assert finding.evidence.get("candidates") == (["flash-attn"] if first == "extension-lacks-gpu" else None)
 
 
 def test_same_facts_same_answer() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
-from cudalock.doctor import DoctorReport, collect, make_report
+from cudalock.doctor import DoctorReport, collect, make_report, with_reports
 from cudalock.host import ProbeCommands
 from support.hosts import H200_NVML, H200_TREE, answering, write_tree
 from support.torch_wheels import triton_wheel
@@ -204,8 +204,12 @@ class Patient:
         (folder / f"libcuda.so.{driver}").write_bytes(b"")
         (folder / "libcuda.so.1").symlink_to(f"libcuda.so.{driver}")
 
-    def examine(self) -> DoctorReport:
-        """The real collector on the recorded machine and the real environment, then the rules."""
+    def examine(self, *printed: str) -> DoctorReport:
+        """The real collector on the recorded machine and the real environment, then the rules.
+
+        Args:
+            printed: texts that programs printed there.
+        """
         nvml = answering(self.nvml)
         if self.nvml_error is not None:
             nvml = answering([{"error": dict(self.nvml_error)}])
@@ -215,7 +219,8 @@ class Patient:
             else ProbeCommands(nvml=nvml, libcuda=answering(self.libcuda) if self.libcuda else None)
         )
         environ = {"PATH": str(self.tools), "HOME": str(self.folder), "TMPDIR": str(self.folder), **self.variables}
-        return make_report(collect(venv=self.venv, environ=environ, root=self.root, commands=commands))
+        evidence = collect(venv=self.venv, environ=environ, root=self.root, commands=commands)
+        return make_report(with_reports(evidence, printed))
 
 
 def _proc(driver: str) -> str:

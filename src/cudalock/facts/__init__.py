@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from cudalock.facts.products import ProductMatch, UnknownProduct, find_product, product_names, product_of_pci
     from cudalock.facts.sources import SourceBuild, source_builds
-    from cudalock.facts.torch import LabelRow, TorchRow, labels, torch_row, torch_rows
+    from cudalock.facts.torch import LabelRow, TorchRow, labels, torch_pythons, torch_row, torch_rows
     from cudalock.facts.triton import TritonLimits, TritonRow, triton_limits, triton_row, triton_rows
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "tables_digest",
     "toolkit_driver",
     "torch_family",
+    "torch_pythons",
     "torch_row",
     "torch_rows",
     "TorchRow",
@@ -129,7 +130,7 @@ _HOMES: dict[str, list[str]] = {
     ],
     "products": ["find_product", "product_names", "product_of_pci", "ProductMatch", "UnknownProduct"],
     "sources": ["source_builds", "SourceBuild"],
-    "torch": ["LabelRow", "labels", "torch_row", "torch_rows", "TorchRow"],
+    "torch": ["LabelRow", "labels", "torch_pythons", "torch_row", "torch_rows", "TorchRow"],
     "triton": ["triton_limits", "triton_row", "triton_rows", "TritonLimits", "TritonRow"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -216,3 +216,17 @@ def labels() -> tuple[LabelRow, ...]:
         for label, row in table("labels").by_key("label", lambda row: row.text("label")).items()
     ]
     return tuple(sorted(found, key=lambda row: row.cuda))
+
+
+@cached
+def torch_pythons(version: Version) -> frozenset[str]:
+    """The Pythons (``3.12``, ``3.14t``) for which every CUDA build of a release has wheels.
+
+    Source: tags of the releases' files, see ``pythons`` in ``data/torch.toml``.
+    """
+    public = Version(version.public)
+    have: frozenset[str] = frozenset()
+    for row in table("torch").rows("pythons"):
+        if row.parsed("since", _version) <= public:
+            have = frozenset(row.text("have").split())
+    return have

@@ -67,7 +67,8 @@ def collect(
         assemblers = pool.submit(clock.timed("overrides", lambda: overrides(environ)))
         interpreter = clock.timed("python", lambda: read_interpreter(executable, environ))() if executable else None
         known = machine.result()
-        caches = pool.submit(clock.timed("caches", lambda: cache_folders(environ, known.libc)))
+        mounts = root / "proc/mounts"
+        caches = pool.submit(clock.timed("caches", lambda: cache_folders(environ, known.libc, mounts=mounts)))
         loader = Loader(
             environ, machine=known.machine or "", root=root, executable=interpreter.executable if interpreter else None
         )

@@ -8,6 +8,7 @@ from cudalock.doctor.model import Evidence
 from cudalock.doctor.rules import closure, extensions, libraries, machine, triton, wheels
 from cudalock.doctor.rules.ranking import merge, rank
 from cudalock.doctor.rules.situation import Situation
+from cudalock.doctor.rules.words import in_situation
 from cudalock.findings import Finding
 
 __all__ = ["diagnose", "next_steps"]
@@ -22,7 +23,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """
     situation = Situation(evidence)
     own: list[Finding] = [finding for rule in _RULES for finding in rule(situation)]
-    return rank(merge(own, evidence.reported))
+    return rank(merge(own, in_situation(evidence.reported, situation)))
 
 
 def next_steps(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:

@@ -166,18 +166,21 @@ def system_libraries(situation: Situation) -> Iterator[Finding]:
     glibcxx = situation.evidence.glibcxx
     named: set[tuple[str, str]] = set()
     for one in _modules(situation):
+        severity = _severity(one.distribution)
         if have and one.glibc and one.glibc[:2] > have and _once(named, "glibc", one):
             needs, ours = ".".join(map(str, one.glibc)), ".".join(map(str, have))
             message = f"{one.distribution} needs glibc {needs}, and this system has {ours}"
-            yield make_finding("extension-glibc-too-new", message, {"file": one.path, "needs": needs, "libc": ours})
+            data = {"file": one.path, "needs": needs, "libc": ours}
+            yield make_finding("extension-glibc-too-new", message, data, severity=severity)
         elif glibcxx and one.glibcxx and one.glibcxx > glibcxx and _once(named, "glibc", one):
             needs, ours = ".".join(map(str, one.glibcxx)), ".".join(map(str, glibcxx))
             message = f"{one.distribution} needs GLIBCXX_{needs}, and this system's libstdc++ has up to {ours}"
-            yield make_finding("extension-glibc-too-new", message, {"file": one.path, "needs": f"GLIBCXX_{needs}"})
+            data = {"file": one.path, "needs": f"GLIBCXX_{needs}"}
+            yield make_finding("extension-glibc-too-new", message, data, severity=severity)
         if one.unresolved and _once(named, "needed", one):
             message = f"{one.distribution} needs {', '.join(one.unresolved)}, which the loader does not find"
-            data = {"file": one.path, "libraries": list(one.unresolved)}
-            yield make_finding("undeclared-needed-library", message, data)
+            unresolved = {"file": one.path, "libraries": list(one.unresolved)}
+            yield make_finding("undeclared-needed-library", message, unresolved, severity=severity)
 
 
 def _once(named: set[tuple[str, str]], what: str, one: ExtensionFacts) -> bool:

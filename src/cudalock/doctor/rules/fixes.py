@@ -15,8 +15,14 @@ from cudalock import facts
 from cudalock.builds import Build, TritonRelease, known_triton
 from cudalock.compat import Policy, TorchOption, best_admitted, judge, remedies
 from cudalock.doctor.rules.situation import Situation
+from cudalock.errors import UsageError
+from cudalock.target.platforms import parse_python
 
 __all__ = ["Fix", "other_driver", "other_torch", "pinned_triton", "torch_options", "torch_or_driver", "triton_fix"]
+
+_MANYLINUX_2_28 = (2, 28)
+_NEEDS_2_28_SINCE = (2, 6)
+"""Some builds of 2.6 do, all from 2.7 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +68,39 @@ def _in(python: str, specifier: str) -> bool:
 
 
 def pinned_triton(requirement: Requirement | None) -> TritonRelease | None:
-    """The release of triton that a requirement pins, if the table knows it."""
-    for specifier in requirement.specifier if requirement else ():
-        if specifier.operator == "==":
-            try:
-                return known_triton(Version(Version(specifier.version.removesuffix(".*")).public))
-            except InvalidVersion:
-                return None
-    return None
+    """The newest release of triton that the table knows and a requirement allows: ``==3.5.1``, ``~=3.9.0``."""
+    if requirement is None:
+        return None
+    versions = (row.version for row in facts.triton_rows())
+    allowed = [one for one in versions if requirement.specifier.contains(one, prereleases=True)]
+    return known_triton(max(allowed)) if allowed else None
 
 
 def _known_options(situation: Situation) -> tuple[TorchOption, ...]:
+    """The builds that can be installed here and can be judged with the triton that they bring."""
     platform = situation.target.platform
-    return torch_options(platform.os, platform.machine, situation.evidence.python)
+    options = torch_options(platform.os, platform.machine, situation.evidence.python)
+    return tuple(option for option in options if _judgeable(option) and _has_wheel(option.build, situation))
+
+
+def _judgeable(option: TorchOption) -> bool:
+    return option.build.triton is None or option.triton is not None
+
+
+def _has_wheel(build: Build, situation: Situation) -> bool:
+    """Whether there is a file for the C library and the Python, as far as they are known."""
+    libc = situation.host.libc
+    if libc is not None and situation.host.os != "windows":
+        old = libc[1] < _MANYLINUX_2_28 and build.version.release >= _NEEDS_2_28_SINCE
+        if libc[0] != "glibc" or old:
+            return False
+    if situation.evidence.python is None:
+        return True
+    try:
+        python = str(parse_python(situation.evidence.python)[0])
+    except UsageError:
+        return False
+    return python in facts.torch_pythons(build.version)
 
 
 def other_torch(situation: Situation) -> Fix | None:

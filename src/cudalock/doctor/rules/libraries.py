@@ -48,7 +48,16 @@ def libcuda(situation: Situation) -> Iterator[Finding]:
         if situation.evidence.complete and (situation.driver or situation.host.gpus) and not situation.host.wsl:
             yield make_finding("libcuda-not-found", "the loader finds no libcuda.so.1", _evidence(library))
         return
-    if library.how not in _WAYS or _is_compat(library.path) or not _is_another(library, situation):
+    if _is_compat(library.path):
+        # a newer one is forward compatibility, of which machine.compat_library speaks
+        if _is_older_than_driver(library, situation):
+            message = (
+                f"{library.how} puts the older {library.path} before the libcuda.so.1 of driver {situation.driver}"
+            )
+            fix = _REMEDY.get(library.how or "")
+            yield make_finding("libcuda-shadowed", message, _evidence(library), severity="error", fix=fix)
+        return
+    if library.how not in _WAYS or not _is_another(library, situation):
         return
     other = f", whose own is {library.expected}" if library.expected else ""
     message = f"{library.how} puts {library.path} before the driver's libcuda.so.1{other}"
@@ -80,6 +89,15 @@ def _differs_from_driver(library: FoundLibrary, situation: Situation) -> bool:
         return False
     try:
         return DriverVersion.parse(library.version) != situation.driver
+    except ValueError:
+        return False
+
+
+def _is_older_than_driver(library: FoundLibrary, situation: Situation) -> bool:
+    if library.version is None or situation.driver is None or situation.host.jetson:
+        return False
+    try:
+        return DriverVersion.parse(library.version) < situation.driver
     except ValueError:
         return False
 

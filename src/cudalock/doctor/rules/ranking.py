@@ -6,6 +6,7 @@ fault of the driver explains one of a wheel and not the other way round.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,14 +21,15 @@ _DEPTH = (
     "fabric-manager-mismatch", "container-lost-gpu", "driver-library-mismatch", "driver-not-found",
     "open-module-on-old-gpu", "libcuda-stub-loaded", "compat-on-geforce", "libcuda-shadowed", "libcuda-not-found",
     "container-requires-newer-cuda", "musl-unsupported", "glibc-too-old", "venv-incomplete", "torch-is-cpu-build",
-    "torch-not-from-lock", "driver-too-old", "architecture-end-of-life", "gpu-not-in-wheel", "ptx-newer-than-driver",
-    "triton-two-distributions", "files-clobbered", "missing-nvidia-dependency", "cuda-majors-mixed", "nccl-off-pin",
-    "cudnn-mixed", "library-shadowed", "numpy2-with-old-torch", "companion-cuda-mismatch", "companion-mismatch",
-    "triton-missing", "triton-off-pin", "assembler-overridden", "assembler-newer-than-driver",
-    "assembler-does-not-know-gpu", "triton-too-old-for-gpu", "host-compiler-missing", "python-headers-missing",
-    "triton-cache-unwritable", "triton-cache-on-network-filesystem", "triton-cache-stale",
-    "extension-cuda-major-mismatch", "extension-abi-mismatch", "extension-glibc-too-new", "extension-lacks-gpu",
-    "bitsandbytes-no-binary", "undeclared-needed-library",
+    "no-wheel-for-python", "no-wheel-for-platform", "torch-not-from-lock", "driver-too-old",
+    "architecture-end-of-life", "gpu-not-in-wheel", "ptx-newer-than-driver", "triton-two-distributions",
+    "files-clobbered", "missing-nvidia-dependency", "cuda-majors-mixed", "nccl-off-pin", "cudnn-mixed",
+    "library-shadowed", "numpy2-with-old-torch", "companion-cuda-mismatch", "companion-mismatch", "triton-missing",
+    "triton-off-pin", "assembler-overridden", "assembler-newer-than-driver", "assembler-does-not-know-gpu",
+    "triton-too-old-for-gpu", "host-compiler-missing", "python-headers-missing", "triton-cache-unwritable",
+    "triton-cache-on-network-filesystem", "triton-cache-stale", "extension-cuda-major-mismatch",
+    "extension-abi-mismatch", "extension-glibc-too-new", "extension-lacks-gpu", "bitsandbytes-no-binary",
+    "undeclared-needed-library",
 )  # fmt: skip
 _PLACE = {code: place for place, code in enumerate(_DEPTH)}
 
@@ -44,6 +46,8 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
         "open-module-on-old-gpu": "no-gpu-visible driver-not-found",
         "container-requires-newer-cuda": "minor-compat-in-use",
         "driver-too-old": "assembler-newer-than-driver ptx-newer-than-driver minor-compat-in-use no-gpu-visible",
+        "no-wheel-for-python": "torch-is-cpu-build",
+        "no-wheel-for-platform": "torch-is-cpu-build",
         "torch-is-cpu-build": (
             "companion-cuda-mismatch torch-not-from-lock lock-drift triton-missing unused-nvidia-libraries"
             " extension-abi-mismatch extension-cuda-major-mismatch undeclared-needed-library"
@@ -71,6 +75,10 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
     }.items()
 }
 """Code -> the codes that it may bring about, so that they are told as its consequences."""
+
+_REFUSALS_OF_AN_INSTALLER = frozenset({"no-wheel-for-python", "no-wheel-for-platform"})
+"""They say why torch is the one that is there only where it was torch that was refused."""
+_TORCH = re.compile(r"torch(?![\w-])", re.IGNORECASE)
 
 
 def merge(own: Iterable[Finding], reported: Sequence[Finding]) -> list[Finding]:
@@ -139,11 +147,18 @@ def _probability(finding: Finding) -> tuple[int, int, int]:
 
 def _explains(cause: Finding, finding: Finding) -> bool:
     """Errors explain what they bring about; a mere warning explains no error."""
+    if cause.code in _REFUSALS_OF_AN_INSTALLER and not _of_torch(cause):
+        return False
     if _SEVERITY[cause.severity] > _SEVERITY[finding.severity]:
         return False
     if cause.severity == "info":
         return False
     return finding.code in EXPLAINS.get(cause.code, ())
+
+
+def _of_torch(refusal: Finding) -> bool:
+    refused = refusal.evidence.get("requirement") or refusal.evidence.get("wanted")
+    return bool(_TORCH.match(str(refused or "")))
 
 
 def _with_consequence(cause: Finding, finding: Finding) -> Finding:

@@ -12,6 +12,7 @@ from packaging.version import Version
 from cudalock import facts
 from cudalock.builds import TritonRelease
 from cudalock.compat import Policy, Reason, assembler_for, companion_fits, triton_verdict
+from cudalock.compat.driver import drives
 from cudalock.doctor.model import Override
 from cudalock.doctor.rules.fixes import Fix, other_torch, torch_or_driver, triton_fix
 from cudalock.doctor.rules.situation import Situation, make_finding
@@ -174,8 +175,10 @@ def old_driver(situation: Situation) -> Iterator[Finding]:
         )
         data = {"assembler": str(assembler), "cuda_driver": str(libcuda), "gpu": str(gpu.compute_capability)}
         floor = facts.driver_floor(assembler.cuda.major, situation.os)
-        fix = f"update the driver to {floor} or newer, or do without torch.compile and Triton"
-        yield make_finding("assembler-newer-than-driver", message, data, fix=fix, verified=True)
+        stays = floor is not None and all(drives(floor, one, situation.os) == "yes" for one in situation.gpus)
+        without = "do without torch.compile and Triton"
+        fix = f"update the driver to {floor} or newer, or {without}" if stays else without
+        yield make_finding("assembler-newer-than-driver", message, data, fix=fix, verified=stays)
         return
 
 

@@ -153,7 +153,7 @@ def platform(situation: Situation) -> Iterator[Finding]:
     if numpy and numpy.version and numpy.version.major >= 2 and situation.older_than(_NUMPY2_SINCE):
         message = f"{situation.torch_name} was compiled for NumPy 1, and NumPy {numpy.version} is installed"
         evidence = {"numpy": str(numpy.version), "torch": str(torch.version) if torch else None}
-        fix = "install numpy<2, or a torch from 2.3 on"
+        fix = "install numpy<2: the installed torch stays as it is"
         yield make_finding("numpy2-with-old-torch", message, evidence, fix=fix, verified=True)
 
 
