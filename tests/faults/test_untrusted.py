@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 import pytest
@@ -40,3 +41,12 @@ def test_seeds_are_sound(kind: str) -> None:
     for seed in SEEDS[kind]:
         TARGETS[kind](seed)
     assert st.one_of(inputs(kind)) is not None
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("number", [b"9" * 5_001, b"9" * 5_001 + b".1"], ids=["whole", "release"])
+def test_a_number_that_python_refuses_to_read(kind: str, number: bytes) -> None:
+    """int() stops at 4,300 digits with a ValueError; such a number may stand wherever a seed has one."""
+    for seed in SEEDS[kind]:
+        for place in list(re.finditer(rb"\d+(?:\.\d+)*", seed))[:200]:
+            TARGETS[kind](seed[: place.start()] + number + seed[place.end() :])

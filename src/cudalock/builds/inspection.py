@@ -10,8 +10,8 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds.archive import Archive
@@ -167,7 +167,7 @@ class _Cost:
 def _name_and_version(filename: str) -> tuple[str, Version, tuple[str, ...]]:
     try:
         name, version, _, tags = parse_wheel_filename(filename)
-    except (InvalidWheelFilename, InvalidVersion) as error:
+    except ValueError as error:
         raise UsageError("wheel-name-invalid", f"{filename} is not named as a wheel must be: {error}") from error
     return name, version, tuple(sorted(map(str, tags)))
 
@@ -376,7 +376,7 @@ def _installed_metadata(name: str, distribution: Distribution, site: Path) -> tu
     try:
         content = (distribution.read_text("METADATA") or "").encode()
         return parse_metadata(content, f"{name} in {site}"), Version(distribution.version)
-    except (TransportError, InvalidVersion, OSError) as error:
+    except (TransportError, ValueError, OSError) as error:
         hint = "install it anew"
         raise UsageError(
             "venv-invalid", f"the metadata of {name} in {site} cannot be used: {error}", hint=hint

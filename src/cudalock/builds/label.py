@@ -16,8 +16,8 @@ from typing import Literal
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from cudalock.index.model import CoreMetadata
 from cudalock.versions import CudaVersion
@@ -65,7 +65,7 @@ def platform_of(filename: str) -> tuple[Os, str] | None:
 def _tags(filename: str) -> Iterable[Tag]:
     try:
         return parse_wheel_filename(filename)[3]
-    except (InvalidWheelFilename, InvalidVersion):
+    except ValueError:
         return frozenset()
 
 
@@ -100,7 +100,7 @@ def _pinned(requirement: Requirement) -> Version | None:
         if specifier.operator in {"==", "==="}:
             try:
                 return Version(specifier.version.removesuffix(".*"))
-            except InvalidVersion:
+            except ValueError:
                 return None
     return None
 
@@ -117,7 +117,7 @@ def cuda_of(
         environment: marker environment; the platform is the wheel's in any case.
     """
     local = metadata.version.local
-    with suppress(InvalidWheelFilename, InvalidVersion):
+    with suppress(ValueError):
         local = parse_wheel_filename(filename)[1].local or local
     if local:
         return cuda_of_label(local)

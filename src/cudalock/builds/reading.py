@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, cast
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds.archive import Archive
@@ -25,7 +25,7 @@ def version_of(file: IndexFile, metadata: CoreMetadata) -> Version:
     """The version in the wheel's name, local part included; the metadata's where the name does not parse."""
     try:
         return parse_wheel_filename(file.filename)[1]
-    except (InvalidWheelFilename, InvalidVersion):
+    except ValueError:
         return metadata.version
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -108,7 +108,7 @@ class FileRules:
         if text not in self._pythons:
             try:
                 self._pythons[text] = SpecifierSet(text).contains(self.python, prereleases=True)
-            except InvalidSpecifier:
+            except ValueError:
                 self._pythons[text] = True
         return self._pythons[text]
 

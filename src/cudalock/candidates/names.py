@@ -12,11 +12,11 @@ from functools import lru_cache
 
 from packaging.tags import Tag, parse_tag
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 __all__ = ["FileName", "parse_file_name", "parse_version"]
 
-_BUILD = re.compile(r"(\d+)(.*)")
+_BUILD = re.compile(r"(\d{1,18})(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def parse_version(text: str) -> Version | None:
     """A PEP 440 version, None if the text is not one."""
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:
         return None
 
 

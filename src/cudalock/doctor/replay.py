@@ -14,7 +14,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds import cuda_of_label
@@ -66,7 +66,7 @@ def _version(text: str) -> tuple[Version | None, str | None]:
     """A release, or a label alone."""
     try:
         version = Version(text.strip())
-    except InvalidVersion:
+    except ValueError:
         match = _LABEL.search(text.lower())
         return None, match[0] if match else None
     return version, version.local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudalock.facts.loader import Row, cached, table
@@ -38,7 +38,7 @@ class NcclRow:
 def _specifier(text: str) -> SpecifierSet:
     try:
         return SpecifierSet(text)
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise ValueError(str(error)) from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudalock.facts.loader import Row, cached, table
@@ -100,7 +100,7 @@ def _public(version: Version) -> Version:
 def _specifier(text: str) -> SpecifierSet:
     try:
         return SpecifierSet(text)
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise ValueError(str(error)) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.facts.loader import Row, cached, table
 from cudalock.versions import Architecture, ComputeCapability, CudaVersion
@@ -105,7 +105,7 @@ def _by_kind(architecture: Architecture) -> tuple[bool, ComputeCapability, str]:
 def _version(text: str) -> Version:
     try:
         return Version(text)
-    except InvalidVersion as error:
+    except ValueError as error:
         raise ValueError(str(error)) from error
 
 

@@ -111,13 +111,13 @@ def gpu_information(text: str) -> Mapping[str, str]:
 
 def driver_of_library(path: str) -> DriverVersion | None:
     """The version in a library's real name, e.g. ``/usr/lib64/libnvidia-ml.so.570.133.20``; None for a bare soname."""
-    match = re.search(r"\.so\.(\d{2,4}(?:\.\d+){1,2})$", path)
+    match = re.search(r"\.so\.(\d{2,4}(?:\.\d{1,9}){1,2})$", path)
     return driver_of(match[1]) if match else None
 
 
 def library_version_in_failure(text: str) -> str | None:
     """The version in ``NVML library version: 570.133``, which NVML prints when library and kernel module differ."""
-    match = re.search(r"NVML library version:\s*(\d+(?:\.\d+)*)", text)
+    match = re.search(r"NVML library version:\s*(\d{1,9}(?:\.\d{1,9})*)", text)
     return match[1] if match else None
 
 
@@ -162,7 +162,7 @@ def _smi_gpu(row: Mapping[str, str]) -> SmiGpu:
 
 
 def _memory(text: str | None) -> int | None:
-    match = re.fullmatch(r"(\d+) MiB", text or "")
+    match = re.fullmatch(r"(\d{1,15}) MiB", text or "")
     return int(match[1]) * _MEBIBYTE if match else None
 
 
@@ -187,7 +187,7 @@ def mig_listing(text: str) -> Mapping[str, tuple[str, ...]]:
 
 def tegra_release(text: str) -> str | None:
     """``/etc/nv_tegra_release``: ``# R36 (release), REVISION: 4.0, GCID: ...`` becomes ``36.4.0``."""
-    match = re.search(r"R(\d+) \(release\), REVISION: ([\d.]+)", text)
+    match = re.search(r"R(\d{1,9}) \(release\), REVISION: ([\d.]+)", text)
     return f"{match[1]}.{match[2]}" if match else None
 
 

@@ -156,7 +156,7 @@ def _os(text: str) -> str:
 def _libc(text: str) -> tuple[str, tuple[int, int]]:
     if text.strip() == "musl":  # which version hardly matters: what there is for musl is made for 1.2
         return "musl", (1, 2)
-    match = re.fullmatch(r"(glibc|musl)[ -](\d+)\.(\d+)(\.\d+)*", text.strip())
+    match = re.fullmatch(r"(glibc|musl)[ -](\d{1,9})\.(\d{1,9})(\.\d+)*", text.strip())
     if not match:
         raise ValueError(f"not a C library: {text!r} (expected e.g. glibc 2.35 or musl 1.2)")
     return match[1], (int(match[2]), int(match[3]))

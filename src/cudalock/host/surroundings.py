@@ -85,7 +85,7 @@ def running_libc(root: Path = Path("/")) -> tuple[str, tuple[int, int]] | None:
         text = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, OSError, ValueError):
         text = ""
-    if match := re.fullmatch(r"glibc (\d+)\.(\d+).*", text):
+    if match := re.fullmatch(r"glibc (\d{1,9})\.(\d{1,9}).*", text):
         return "glibc", (int(match[1]), int(match[2]))
     return _musl(root)
 
@@ -98,7 +98,7 @@ def _musl(root: Path) -> tuple[str, tuple[int, int]] | None:
             shown = subprocess.run([str(loader)], capture_output=True, text=True, timeout=5, check=False).stderr
         except (OSError, subprocess.TimeoutExpired):
             continue
-        if match := re.search(r"Version (\d+)\.(\d+)", shown):
+        if match := re.search(r"Version (\d{1,9})\.(\d{1,9})", shown):
             return "musl", (int(match[1]), int(match[2]))
     return None
 

@@ -35,7 +35,7 @@ _LARGEST_TAIL = 4 * 1024 * 1024
 _LARGEST_READ = 256 * 1024 * 1024
 _LARGEST_FILE = 16 * 1024**3
 _RANGE_STATUSES = frozenset({400, 405, 416, 501})
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class RemoteFile(io.RawIOBase):

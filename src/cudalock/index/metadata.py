@@ -10,9 +10,9 @@ import re
 from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.errors import TransportError
 from cudalock.index.model import CoreMetadata
@@ -55,7 +55,7 @@ def parse_metadata(content: bytes, source: str) -> CoreMetadata:
     try:
         normalized = canonicalize_name(name, validate=True)
         version = Version(version_text)
-    except (ValueError, InvalidVersion):
+    except ValueError:
         raise _invalid(source, f"name {name[:80]!r} or version {version_text[:80]!r} is invalid") from None
     lines = headers.get("requires-dist", [])
     if len(lines) > _MAX_REQUIREMENTS:
@@ -109,7 +109,7 @@ def _dynamic(headers: dict[str, list[str]]) -> frozenset[str]:
     stated = frozenset(value.lower() for value in headers.get("dynamic", []))
     try:
         promises = Version(_first(headers, "metadata-version")) >= Version("2.2")
-    except InvalidVersion:
+    except ValueError:
         promises = False
     return stated if promises else stated | {"requires-dist", "provides-extra", "requires-python"}
 
@@ -119,7 +119,7 @@ def _python(text: str, source: str) -> SpecifierSet:
         raise _invalid(source, f"Requires-Python {text[:80]!r}... holds a number without end")
     try:
         return _specifier_set(_tidy(text))
-    except InvalidSpecifier:
+    except ValueError:
         raise _invalid(source, f"Requires-Python {text[:80]!r} is invalid") from None
 
 

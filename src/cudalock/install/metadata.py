@@ -20,10 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.errors import ToolError
 from cudalock.host.starting import started
@@ -168,5 +168,5 @@ def _metadata_of(report: Mapping[str, Any]) -> CoreMetadata:
             requires=tuple(Requirement(text) for text in stated.get("requires_dist", ())),
             extras=frozenset(canonicalize_name(extra) for extra in stated.get("provides_extra", ())),
         )
-    except (InvalidRequirement, InvalidSpecifier, InvalidVersion) as error:
+    except ValueError as error:
         raise ValueError(str(error)) from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.host.model import Host
 from cudalock.kernels.model import KernelEnvironment
@@ -67,7 +67,7 @@ def _of_this_python() -> tuple[list[Version], str | None, str]:
 def _version(text: str) -> Version | None:
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:
         return None
 
 

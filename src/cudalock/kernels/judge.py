@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.kernels.keys import WRITTEN_BY
 from cudalock.kernels.model import CacheEntry, KernelEnvironment
@@ -41,7 +41,7 @@ def _other_triton(entry: CacheEntry, environment: KernelEnvironment) -> str | No
 def _same(text: str, mine: Version) -> bool:
     try:
         return Version(text).public == mine.public
-    except InvalidVersion:
+    except ValueError:
         return True  # somebody's own build with a name of its own: unknown
 
 

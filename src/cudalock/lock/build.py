@@ -16,7 +16,7 @@ from packaging.pylock import (
     PylockSelectError,
     PylockValidationError,
 )
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -181,7 +181,7 @@ def _requires_python(pin: Pin) -> SpecifierSet | None:
         return None
     try:
         return SpecifierSet(pin.requires_python)
-    except InvalidSpecifier:
+    except ValueError:
         return None
 
 

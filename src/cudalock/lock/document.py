@@ -192,11 +192,11 @@ def _triple(table: _Table | None) -> LockedTriple | None:
 
 
 def _version(text: str) -> str:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         Version(text)
-    except (InvalidVersion, ValueError):
+    except ValueError:
         raise ValueError(f"not a version: {text[:80]!r} (expected e.g. 2.9.1+cu128)") from None
     return text
 

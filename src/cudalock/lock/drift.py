@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.findings import Finding
 from cudalock.lock.environment import InstalledPackages
@@ -204,7 +204,7 @@ def _same(wanted: Version | None, installed: str) -> bool:
         return True
     try:
         return Version(installed) == wanted
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

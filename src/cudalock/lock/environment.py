@@ -152,7 +152,7 @@ def _python_of(venv: Path) -> PythonVersion | None:
         text = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    match = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", text, re.MULTILINE)
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d{1,9})\.(\d{1,9})", text, re.MULTILINE)
     if match is None:
         return None
     free_threaded = any((venv / "lib").glob(f"python{match[1]}.{match[2]}t"))

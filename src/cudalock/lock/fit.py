@@ -181,7 +181,7 @@ def _glibc_of(filename: str) -> tuple[int, int] | None:
     """The oldest glibc that a wheel's platform tags name; None if they name none."""
     found: list[tuple[int, int]] = []
     for tag in filename.removesuffix(".whl").rpartition("-")[2].split("."):
-        if match := re.match(r"manylinux_(\d+)_(\d+)_", tag):
+        if match := re.match(r"manylinux_(\d{1,9})_(\d{1,9})_", tag):
             found.append((int(match[1]), int(match[2])))
         elif (legacy := tag.split("_", 1)[0]) in _LEGACY_GLIBC:
             found.append(_LEGACY_GLIBC[legacy])

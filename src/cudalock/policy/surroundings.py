@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 __all__ = ["read_surroundings", "Surroundings"]
 
@@ -105,7 +105,7 @@ def _distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
 def _version(distribution: metadata.Distribution | None) -> Version | None:
     try:
         return Version(distribution.version) if distribution is not None else None
-    except (InvalidVersion, TypeError):
+    except (ValueError, TypeError):
         return None
 
 

@@ -18,7 +18,7 @@ from cudalock.target.model import Platform
 
 __all__ = ["glibc_floor", "missing_file", "pythons_of", "unknown_package"]
 
-_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
+_GLIBC = re.compile(r"manylinux_(\d{1,9})_(\d{1,9})_(.+)")
 _OLD_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _MOST_REASONS = 3
 _VERY_CLOSE = 0.8
@@ -174,7 +174,7 @@ def pythons_of(files: Iterable[IndexFile]) -> list[str]:
         (int(match[1]), int(match[2]), tag.abi.endswith("t"))
         for file in files
         for tag in _tags(file)
-        if (match := re.fullmatch(r"cp(\d)(\d+)", tag.interpreter))
+        if (match := re.fullmatch(r"cp(\d)(\d{1,9})", tag.interpreter))
     }
     return [f"{major}.{minor}{'t' if free else ''}" for major, minor, free in sorted(found)]
 

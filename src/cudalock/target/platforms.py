@@ -79,9 +79,9 @@ def parse_platform(text: str) -> Platform:
 
 def _libc_of(text: str) -> tuple[str, tuple[int, int]] | None:
     text = text.removeprefix("linux-")
-    if match := re.fullmatch(r"(?:many-?linux|gnu|glibc)-?(\d+)-?[-.](\d+)", text):
+    if match := re.fullmatch(r"(?:many-?linux|gnu|glibc)-?(\d{1,9})-?[-.](\d{1,9})", text):
         libc = "glibc", (int(match[1]), int(match[2]))
-    elif match := re.fullmatch(r"(?:musl-?linux|musl)-?(\d+)[-.](\d+)", text):
+    elif match := re.fullmatch(r"(?:musl-?linux|musl)-?(\d{1,9})[-.](\d{1,9})", text):
         libc = "musl", (int(match[1]), int(match[2]))
     elif text in ("musl", "musllinux"):
         return "musl", (1, 2)
@@ -94,7 +94,7 @@ def _libc_of(text: str) -> tuple[str, tuple[int, int]] | None:
 
 def parse_libc(text: str) -> tuple[str, tuple[int, int]] | None:
     """A C library as a lock or a facts file names it: ``glibc-2.28``, ``musl 1.2``; None if the text is none."""
-    match = re.fullmatch(r"(glibc|musl)[ -](\d+)\.(\d+)", text.strip())
+    match = re.fullmatch(r"(glibc|musl)[ -](\d{1,9})\.(\d{1,9})", text.strip())
     return (match[1], (int(match[2]), int(match[3]))) if match else None
 
 

@@ -63,14 +63,14 @@ def command(session: Session, releases: str | None, **options: Any) -> int:
 
 
 def _specifiers(text: str | None) -> SpecifierSet:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     text = (text or "").removeprefix("torch")
     if text[:1].isdigit():  # 2.9 means the releases that begin so
         text = f"=={text}" if text.endswith("*") or text.count(".") > 1 else f"=={text}.*"
     try:
         return SpecifierSet(text)
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise UsageError(
             "requirement-invalid", f"{text!r} does not name releases", hint='write e.g. ">=2.9,<2.12" or "==2.11.*"'
         ) from error

@@ -12,7 +12,7 @@ from typing import Literal
 from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.doctor.model import DistributionFacts
 
@@ -44,7 +44,7 @@ def read_distributions(
         for distribution in distributions(path=[str(folder)]):
             try:
                 found.append(_facts(distribution, folder, place, environment))
-            except (InvalidVersion, OSError, KeyError, TypeError, ValueError) as error:
+            except (OSError, KeyError, TypeError, ValueError) as error:
                 gaps.append(f"the metadata of a distribution in {folder} cannot be read: {error}")
     return tuple(sorted(found, key=lambda one: (one.name, one.place))), tuple(gaps)
 

@@ -25,7 +25,7 @@ _FATBIN_ENTRY = struct.Struct("<HHIQIIHHI")  # kind, version, header, payload, p
 _PTX, _CODE = 1, 2
 _MOST_ENTRIES = 200_000
 _MOST_SYMBOLS = 400_000
-_SYMBOL_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d+(?:\.\d+)+)$")
+_SYMBOL_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,9}(?:\.\d{1,9}){1,9})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ def nvcc_release(environ: Mapping[str, str]) -> tuple[str | None, CudaVersion | 
         ).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return nvcc, None
-    match = re.search(r"release (\d+\.\d+)", shown)
+    match = re.search(r"release (\d{1,4}\.\d{1,4})", shown)
     return nvcc, CudaVersion.parse(match[1]) if match else None
 
 
@@ -70,7 +70,7 @@ def cuda_home_release(environ: Mapping[str, str]) -> CudaVersion | None:
     ):
         if match := re.search(pattern, _text(Path(home) / relative)):
             return CudaVersion.parse(match[1])
-    match = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", _text(Path(home) / "include/cuda.h"))
+    match = re.search(r"#define\s+CUDA_VERSION\s+(\d{1,9})", _text(Path(home) / "include/cuda.h"))
     return CudaVersion.from_driver_api(int(match[1])) if match else None
 
 
@@ -112,5 +112,5 @@ def _by_asking(path: Path) -> CudaVersion | None:
         ).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    match = re.search(r"release (\d+\.\d+)", shown)
+    match = re.search(r"release (\d{1,4}\.\d{1,4})", shown)
     return CudaVersion.parse(match[1]) if match else None

@@ -17,8 +17,8 @@ from cudalock.versions import CudaVersion
 
 __all__ = ["RULES"]
 
-_CUDART = re.compile(r"libcudart\.so\.(\d+)")
-_BUILT_FOR = re.compile(r"torch(\d+\.\d+)|pt(\d)(\d{1,2})(?!\d)")
+_CUDART = re.compile(r"libcudart\.so\.(\d{1,9})")
+_BUILT_FOR = re.compile(r"torch(\d{1,4}\.\d{1,4})|pt(\d)(\d{1,2})(?!\d)")
 _BUILDERS = frozenset({"ninja", "deepspeed", "flash-attn", "causal-conv1d", "mamba-ssm", "apex", "transformer-engine"})
 _BITSANDBYTES = re.compile(r"libbitsandbytes_cuda(\d{3})\.(?:so|dll)")
 # Open several of their libraries in turn and keep the one that loads: what another one lacks is no fault.

@@ -9,7 +9,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock import facts
 from cudalock.builds import Build, TritonRelease, known_triton
@@ -63,7 +63,7 @@ def _options(os: Literal["linux", "windows"], machine: str, python: str | None) 
 def _in(python: str, specifier: str) -> bool:
     try:
         return SpecifierSet(specifier).contains(Version(python.removesuffix("t")))
-    except InvalidVersion:
+    except ValueError:
         return True
 
 

@@ -151,7 +151,7 @@ def _image_system(name: str, system: str, lock: Lock | None) -> Iterator[Finding
 
 def _libc_of(lock: Lock | None) -> tuple[int, int]:
     text = lock.target.libc if lock and lock.target else None
-    match = re.fullmatch(r"glibc[- ](\d+)\.(\d+)", text or "")
+    match = re.fullmatch(r"glibc[- ](\d{1,9})\.(\d{1,9})", text or "")
     return (int(match[1]), int(match[2])) if match else _NEEDED_GLIBC
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudalock.doctor.model import FoundLibrary
 from cudalock.doctor.rules.situation import Situation, make_finding
@@ -201,7 +201,7 @@ def _is_older(library: FoundLibrary) -> bool:
             and library.expected_version
             and Version(library.version) < Version(library.expected_version)
         )
-    except InvalidVersion:
+    except ValueError:
         return False
 
 
