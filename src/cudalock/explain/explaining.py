@@ -62,8 +62,9 @@ def _holds(match: Match, all_matches: Mapping[str, Match]) -> bool:
 
 def _explanation(causes: tuple[Cause, ...]) -> Explanation:
     findings = tuple(finding_of(cause) for cause in causes)
-    errors = [cause for cause in causes if cause.severity == "error"] or list(causes)
+    faults = [cause for cause in causes if cause.severity != "info"]  # the rest only describes the machine
+    errors = [cause for cause in causes if cause.severity == "error"] or faults
     first = min((cause.stage for cause in errors), key=STAGES.index, default=None)
-    unknown = not any(not cause.open for cause in causes)
-    collect = () if not unknown else _COLLECT_OPEN if causes else _COLLECT_UNKNOWN
+    unknown = all(cause.open for cause in faults)
+    collect = () if not unknown else _COLLECT_OPEN if faults else _COLLECT_UNKNOWN
     return Explanation(findings=findings, first_stage=first, unknown=unknown, collect=collect)

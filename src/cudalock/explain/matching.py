@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from cudalock.explain.model import Line, Match, Place
-from cudalock.explain.reading import Block, Source, blocks_of, lines_of
+from cudalock.explain.reading import Block, Source, blocks_of
+from cudalock.explain.required import in_lower_case, needed_by, stands_in
 from cudalock.explain.sieve import Sieve, squashed
+from cudalock.explain.stream import AFTER, BEFORE, Stream, streams_of
 from cudalock.facts.explanations import Pattern
 
 __all__ = ["Scan"]
 
 _ENOUGH = 500  # after so many sightings a row tells nothing new
-_BEFORE, _AFTER = 6, 6  # lines around a hit that one message may be broken over
-_LONGEST_TEXT = 4000  # characters that an expression sees at most
 _CONTEXT_LINES = 40  # before a hit
 _CONTEXT_AFTER = 15
 _TRIES = 20
@@ -36,7 +34,10 @@ class Scan:
     def __init__(self, rows: Sequence[Pattern]) -> None:
         self._rows = rows
         self._by_literal: dict[str, list[Pattern]] = {}
+        self._groups: dict[str, list[Pattern]] = {}
         for row in rows:
+            if row.group:
+                self._groups.setdefault(row.group, []).append(row)
             for text in row.literals:
                 self._by_literal.setdefault(squashed(text), []).append(row)
         self._sieve = Sieve({text for row in rows for text in row.literals})
@@ -45,24 +46,27 @@ class Scan:
         self._counted: dict[str, set[tuple[int, int]]] = {}
         self.matches: dict[str, Match] = {}
         self.bytes_read = 0
+        self.searches = 0
+        """How often an expression has been tried on a text: what the time goes into."""
 
     def read(self, number: int, name: str, source: Source) -> Iterator[int]:
         """Scans one source; yields the bytes read so far after every block."""
         for block in blocks_of(name, source):
             self.bytes_read += len(block.data)
-            fresh = self._sieve.fresh_lines(block.data)
-            hits = self._sieve.literals_in(fresh) if fresh else []
+            sifted = self._sieve.fresh(block.data)
+            hits = self._sieve.literals_in(b"\n".join(sifted.lines)) if sifted.lines else []
             telling = self._examine(hits, block, number, name) if hits else frozenset()
-            self._sieve.learn(block, telling)
+            self._sieve.learn(sifted, block.first, telling)
             yield self.bytes_read
 
     def _examine(self, literals: Sequence[str], block: Block, number: int, name: str) -> set[int]:
         """Numbers of the lines that told something, or may do so another time."""
         telling: set[int] = set()
         counted: dict[str, set[tuple[int, int]]] = {}
-        for lines in _streams_of(block):
+        for stream in streams_of(block):
+            lines = stream.lines
             spoken: dict[str, int] = {}  # group -> index of the last line that its last speaker covers
-            candidates = self._candidates(literals, lines)
+            candidates = self._candidates(literals, stream)
             for position, (index, row) in enumerate(candidates):
                 if row.context is not None and self._tried.get(row.name, 0) < _ENOUGH:
                     self._tried[row.name] = self._tried.get(row.name, 0) + 1
@@ -73,13 +77,13 @@ class Scan:
                 if mark in counted.get(row.name, ()):
                     continue
                 for rival in _rivals(row, index, candidates, position):
-                    found = self._look(rival, lines, index)
+                    found = self._look(rival, stream, index)
                     if found is not None:
                         break
                 else:
                     continue
                 if (known := self.matches.get(rival.name)) is None or known.count < _ENOUGH:
-                    telling.update(line.number for line in lines[max(index - _BEFORE, 0) : found.last + 1])
+                    telling.update(line.number for line in lines[max(index - BEFORE, 0) : found.last + 1])
                 if rival.group:
                     spoken[rival.group] = found.last
                 if mark in counted.setdefault(rival.name, set()):
@@ -91,20 +95,36 @@ class Scan:
         self._retire()
         return telling
 
-    def _candidates(self, literals: Sequence[str], lines: Sequence[Line]) -> list[tuple[int, Pattern]]:
+    def _candidates(self, literals: Sequence[str], stream: Stream) -> list[tuple[int, Pattern]]:
         """(index of the line where a literal begins, a row of that literal), by line and then in the table's order."""
-        texts = [squashed(line.text) for line in lines]
-        starts = list(accumulate(map(len, texts), initial=0))
-        whole = "".join(texts)
+        whole, starts = stream.squashed, stream.starts
+        possible: dict[int, bool] = {}
         found: set[tuple[int, int]] = set()
         for text in literals:
             position = whole.find(text)
-            while position >= 0:
-                index = bisect_right(starts, position) - 1
-                found.update((index, row.place) for row in self._by_literal.get(text, ()))
+            if position < 0:
+                continue
+            places = [row.place for row in self._by_literal.get(text, ()) if self._is_possible(row, stream, possible)]
+            while places and position >= 0:
+                index = stream.line_at(position)
+                found.update((index, place) for place in places)
                 # one hit a line is enough: go on where the next line begins
                 position = whole.find(text, max(starts[index + 1], position + 1))
         return [(index, self._rows[place]) for index, place in sorted(found)]
+
+    def _is_possible(self, row: Pattern, stream: Stream, known: dict[int, bool]) -> bool:
+        """Whether what the row's expressions demand, or those of a row of its group, stands in the stream at all."""
+        if row.context is not None and self._tried.get(row.name, 0) < _ENOUGH:
+            return True  # a line like this one may find its context another time
+        whole = stream.squashed
+        for one in self._groups.get(row.group or "", [row]):
+            if one.place not in known:
+                known[one.place] = any(
+                    stands_in(needed_by(expression.pattern), whole, 0, len(whole)) for expression in one.expressions
+                )
+            if known[one.place]:
+                return True
+        return False
 
     def _keep(self, row: Pattern, place: Place, name: str, line: Line, found: re.Match[str]) -> None:
         captured = {
@@ -124,13 +144,18 @@ class Scan:
         if line.stream and len(known.streams) < 64:
             known.streams.add(line.stream)
 
-    def _look(self, row: Pattern, lines: Sequence[Line], index: int) -> _Found | None:
-        """As :func:`_look`, but not again and again where lines like this one never told anything."""
-        key = (row.place, lines[index].text[:_LONGEST_TEXT].translate(_NO_DIGITS))
+    def _look(self, row: Pattern, stream: Stream, index: int) -> _Found | None:
+        """The row's expressions around the line, but not again and again where lines like it never told anything."""
+        around = stream.around(index)
+        expressions = [one for one in row.expressions if stands_in(needed_by(one.pattern), stream.squashed, *around)]
+        if not expressions:
+            return None
+        key = (row.place, stream.lines[index].text.translate(_NO_DIGITS))
         failures = self._failures.get(key, 0)
         if failures >= _TRIES:
             return None
-        found = _look(row, lines, index)
+        self.searches += len(expressions)
+        found = _look(row, expressions, stream, index)
         if found is None:
             if len(self._failures) > _MOST_FAILURES:
                 self._failures.clear()
@@ -156,19 +181,6 @@ class _Found:
     last: int
 
 
-def _streams_of(block: Block) -> Iterable[list[Line]]:
-    """The lines of each rank, pod or process; one without a prefix may go on with the line before it."""
-    streams: dict[str, list[Line]] = {}
-    last = ""
-    for line in lines_of(block):
-        streams.setdefault(line.stream, []).append(line)
-        if line.stream:
-            last = line.stream
-        elif last:
-            streams[last].append(line)
-    return streams.values()
-
-
 def _rivals(row: Pattern, index: int, candidates: Sequence[tuple[int, Pattern]], position: int) -> Iterator[Pattern]:
     """The rows of the same group that may speak for this line, in the table's order; the row alone if it has none."""
     if row.group is None:
@@ -176,25 +188,26 @@ def _rivals(row: Pattern, index: int, candidates: Sequence[tuple[int, Pattern]],
         return
     near = {row.place: row}
     for other_index, other in candidates[position + 1 :]:
-        if other_index > index + _AFTER:
+        if other_index > index + AFTER:
             break
         if other.group == row.group:
             near[other.place] = other
     yield from (near[place] for place in sorted(near))
 
 
-def _look(row: Pattern, lines: Sequence[Line], index: int) -> _Found | None:
-    """The row's expression in the line, else in the lines around it as one."""
-    match = _search(row, lines[index].text)
+def _look(row: Pattern, expressions: Sequence[re.Pattern[str]], stream: Stream, index: int) -> _Found | None:
+    """One of the row's expressions in the line, else in the lines around it as one."""
+    lines = stream.lines
+    match = _search(row, expressions, lines[index].text)
     found = None if match is None else _Found(match, index)
     if match is None or None in match.groups():  # what is missing may stand on the next lines
-        joined = _search_joined(row, lines, index)
+        joined = _search_joined(row, expressions, stream, index)
         if joined is not None and (match is None or _filled(joined.match) > _filled(match)):
             found = joined
     if found is None or row.context is None:
         return found
     around = lines[max(index - _CONTEXT_LINES, 0) : index + 1 + _CONTEXT_AFTER]
-    texts = [line.text[:_LONGEST_TEXT] for line in around]
+    texts = [line.text for line in around]
     return found if row.context.search("\n".join(texts)) or row.context.search("".join(texts)) else None
 
 
@@ -202,44 +215,31 @@ def _filled(match: re.Match[str]) -> int:
     return sum(value is not None for value in match.groups())
 
 
-def _search(row: Pattern, text: str) -> re.Match[str] | None:
-    for piece in _bounded(row, text):
-        if row.without is not None and row.without.search(piece):
-            continue
-        for expression in row.expressions:
-            if found := expression.search(piece):
-                return found
+def _search(row: Pattern, expressions: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | None:
+    if row.without is not None and row.without.search(text):
+        return None
+    lowered = text.lower()
+    for expression in expressions:
+        if in_lower_case(expression.pattern).search(lowered) and (found := expression.search(text)):
+            return found
     return None
 
 
-def _bounded(row: Pattern, text: str) -> Iterator[str]:
-    """The text, or where it is long the part around the first place that looks right."""
-    if len(text) <= _LONGEST_TEXT:
-        yield text
-        return
-    literals = [squashed(literal) for literal in row.literals]
-    for start in range(0, min(len(text), 16 * _LONGEST_TEXT), _LONGEST_TEXT // 2):
-        piece = text[start : start + _LONGEST_TEXT]
-        plain = squashed(piece)
-        if any(literal in plain for literal in literals):
-            yield piece
-
-
-def _search_joined(row: Pattern, lines: Sequence[Line], index: int) -> _Found | None:
+def _search_joined(row: Pattern, expressions: Sequence[re.Pattern[str]], stream: Stream, index: int) -> _Found | None:
     """A message broken over lines: joined by spaces, then without, as a terminal breaks words."""
-    first = max(index - _BEFORE, 0)
-    parts = [line.text[:_LONGEST_TEXT] for line in lines[first : index + _AFTER + 1]]
-    if len(parts) == 1:
+    if len(stream.lines) == 1:
         return None
     for separator in (" ", ""):
-        stripped = [part.strip() for part in parts]
-        starts = list(accumulate((len(part) + len(separator) for part in stripped), initial=0))
-        joined = separator.join(stripped)
-        here = index - first
-        for expression in row.expressions:
-            for match in expression.finditer(joined):
-                if match.start() >= starts[here + 1] or match.end() <= starts[here]:
+        joined = stream.joined(separator)
+        first, last = joined.around(index)
+        lowered = joined.lowered[first:last]
+        begins, ends = joined.starts[index] - first, joined.starts[index + 1] - first
+        for expression in expressions:
+            if not in_lower_case(expression.pattern).search(lowered):
+                continue
+            for match in expression.finditer(joined.text[first:last]):
+                if match.start() >= ends or match.end() <= begins:
                     continue
                 if row.without is None or not row.without.search(match[0]):
-                    return _Found(match, first + bisect_right(starts, match.end() - 1) - 1)
+                    return _Found(match, joined.line_at(first + match.end() - 1))
     return None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from cudalock.errors import UsageError
 from cudalock.explain.model import Line
 
-__all__ = ["blocks_of", "Block", "lines_of", "Source", "without_escapes"]
+__all__ = ["blocks_of", "Block", "lines_of", "LONGEST_TEXT", "Source", "without_escapes"]
 
 Source = BinaryIO | Iterable[str]
 
@@ -20,6 +20,7 @@ _BLOCK = 256 * 1024
 _OVERLAP_LINES = 40
 _OVERLAP_BYTES = 32 * 1024
 _LONGEST_LINE = 64 * 1024  # longer ones are cut: their pieces keep the number
+LONGEST_TEXT = 4000  # characters of a line; what is longer goes on as if it were the next line
 _LONGEST_JSON = 1024 * 1024
 _DEEPEST_JSON = 4
 _MESSAGE_KEYS = frozenset(
@@ -50,6 +51,12 @@ _PLAIN = str.maketrans(
     }
 )
 
+# What none of the above is in, nor JSON: most lines.
+_ORDINARY = re.compile(r"(?!\s*\{)[\t !-\[\]-_a-~]*\Z")
+
+# A line of that kind that begins as no prefix does; the bar may stand behind one.
+_BARE = re.compile(r"[a-rt-zBGHKLP-RT-VXYZ_/][\t !-\"$-\[\]-_a-{}~]*\Z")
+
 _TIME = r"\d{4}[-/]\d\d[-/]\d\d[T\x20_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:\x20?(?:Z|[+-]\d\d:?\d\d|UTC))?"
 _PREFIX = re.compile(
     rf"""\s*(?:
@@ -76,7 +83,7 @@ _PREFIX = re.compile(
 )
 _STREAMS = ("rank", "mpi", "slurm", "pod", "ray", "compose", "host")
 _TIMES = ("time", "clock", "klog", "syslog")
-_MOST_PREFIXES = 6
+_MOST_PREFIXES = 12
 _LOGFMT = re.compile(r"\b(?:msg|error|err|message)=\"")
 _STAMP = re.compile(_TIME)
 
@@ -172,11 +179,15 @@ def without_escapes(data: bytes) -> bytes:
 
 
 def lines_of(block: Block) -> Iterator[Line]:
-    """The lines of a block, each as it reads without what was put around it."""
-    for offset, raw in enumerate(block.data.split(b"\n")):
-        if not raw:
+    """The lines of a block, each as it reads without what was put around it; a long one in several pieces."""
+    for number, raw in enumerate(block.data.split(b"\n"), block.first):
+        if len(raw) <= LONGEST_TEXT:
+            text = raw.decode("utf-8", "replace")
+            if _BARE.match(text):
+                yield Line(number, "", text, "")
+            elif raw:
+                yield from _lines_in(text.rstrip("\r"), number)
             continue
-        number = block.first + offset
         for start in range(0, len(raw), _LONGEST_LINE):
             text = raw[start : start + _LONGEST_LINE].decode("utf-8", "replace")
             yield from _lines_in(text.rstrip("\r"), number)
@@ -184,12 +195,17 @@ def lines_of(block: Block) -> Iterator[Line]:
 
 def _lines_in(text: str, number: int) -> Iterator[Line]:
     prefix, time, rest = _strip(text)
+    if len(rest) <= LONGEST_TEXT and _ORDINARY.match(rest) and "#033" not in rest:
+        if rest.strip():
+            yield Line(number, prefix, rest, time)
+        return
     for part in _texts_in(rest):
         for piece in part.replace("\r", "\n").split("\n"):
             plain = _TEXT_ESCAPES.sub("", piece) if "[" in piece or "]" in piece else piece
             inner, inner_time, remaining = _strip(plain.translate(_PLAIN))
             if remaining.strip():
-                yield Line(number, prefix + inner, remaining, time or inner_time)
+                for start in range(0, len(remaining), LONGEST_TEXT):
+                    yield Line(number, prefix + inner, remaining[start : start + LONGEST_TEXT], time or inner_time)
 
 
 def _strip(text: str) -> tuple[str, str, str]:

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+import string
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from cudalock.explain.reading import Block, without_escapes
+from cudalock.explain.reading import without_escapes
 
-__all__ = ["Sieve", "squashed"]
+__all__ = ["Sieve", "Sifted", "squashed"]
 
 _WHITE = b" \t\r\n\x0b\x0c\"'`\\"
 _QUOTES = str.maketrans("", "", "\"'`\\")
-# Lines that differ in numbers and hexadecimal names only are one line as far as the table is concerned.
-_ALIKE = bytes.maketrans(b"0123456789abcdefABCDEF", b"0" * 22)
-_MOST_REMEMBERED = 50_000
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_HEXADECIMAL = re.compile(rb"0(?:x[0a-fA-F]+|[0a-fA-F]+)")
+_MOST_REMEMBERED = 12 * 1024 * 1024  # bytes
+_SIZE_OF_ENTRY = 250  # about what three entries of sets take beside their texts
 _LONGEST_REMEMBERED = 2_000
-_WORD = re.compile(rb"[a-z]{4,}")
-_NUMBER = re.compile(rb"(?:rror|ode|urned|tatus)\D{0,4}(\d{1,4})")
-_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[a-z]{4,}")
+# Numbers that tell lines apart, each by a word of fixed letters, which is sought much faster than an alternative.
+_NUMBERS = tuple(
+    (word, re.compile(pattern))
+    for word, pattern in (
+        (b"rror", rb"rror\D{0,4}(\d{1,4})"),
+        (b"rrno", rb"rrno\D{0,4}(\d{1,4})"),
+        (b"ode", rb"ode\D{0,4}(\d{1,4})"),
+        (b"urned", rb"urned\D{0,4}(\d{1,4})"),
+        (b"tatus", rb"tatus\D{0,4}(\d{1,4})"),
+        (b"0%", rb"(?<![\d.])0%"),
+        (b"0 %", rb"(?<![\d.])0 %"),
+        (b"403", rb"\b403\b"),
+    )
+)
 _SHORTEST_PIECE = 6
+_LONGEST_WORD = 64  # of a literal
+_SHARED_LENGTHS = (8, 6, 4, 3)
+_FEWEST_SHARING = 3
+_LETTERS = bytes(code if chr(code) in string.ascii_lowercase else 32 for code in range(256))
 
 
 def squashed(text: str) -> str:
@@ -26,66 +46,176 @@ def squashed(text: str) -> str:
     return "".join(text.lower().split()).translate(_QUOTES)
 
 
-def _keys_of(data: bytes) -> list[bytes]:
-    """For every line what it has in common with lines like it; numbers of errors and capabilities stay in it."""
-    keys = data.translate(_ALIKE).split(b"\n")
-    if b"rror" in data or b"apability" in data:
-        for place, line in enumerate(data.split(b"\n")):
-            if b"apability" in line:
-                keys[place] = line
-            elif b"rror" in line:
-                keys[place] += b"".join(_NUMBER.findall(line[:_LONGEST_REMEMBERED]))
-    return keys
+def _numbers_folded(lines: Sequence[bytes]) -> list[bytes]:
+    """Every line with one 0 for each decimal number."""
+    data = b"\n".join(lines).translate(_DIGITS)
+    while b"00" in data:
+        data = data.replace(b"00", b"0")
+    return data.split(b"\n")
 
 
+def _numbers_kept(line: bytes, numbers: Sequence[tuple[bytes, re.Pattern[bytes]]]) -> bytes:
+    """What of a line's numbers counts: those of errors, and all where capabilities are told."""
+    if b"apability" in line:
+        return line
+    kept = b""
+    for word, expression in numbers:
+        if word in line:
+            kept += word + b" ".join(expression.findall(line[:_LONGEST_REMEMBERED]))
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A squashed part of a literal, and the words in it, the longest first: without all of them it is not there."""
+
+    text: bytes
+    words: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Literal:
-    """How one literal is looked for: if one of its two longest words is there, then by its halves.
+    """How one literal is looked for: by its halves, as a prefix may stand in the middle where a line was broken.
 
-    Halves, because a prefix may stand in the middle where a line was broken. What is but one word may be part of a
-    longer one in the text, so it is looked for as it is.
+    What is but one word may be part of a longer one in the text, so it is looked for as it is.
     """
 
-    def __init__(self, text: str) -> None:
-        self.squashed = squashed(text)
-        words = sorted(_WORD.findall(text.lower().encode()), key=len, reverse=True) if " " in text else []
-        self.words = frozenset(words[:2] if len(words) > 1 or _DIGIT.search(text) else ())
-        middle = len(self.squashed) // 2
-        halves = middle >= _SHORTEST_PIECE and len(words) > 1
-        parts = (self.squashed[:middle], self.squashed[middle:]) if halves else (self.squashed,)
-        self.pieces = tuple(part.encode() for part in parts)
+    squashed: str
+    pieces: tuple[_Piece, ...]
 
-    def may_be_in(self, words: Collection[bytes], text: bytes) -> bool:
-        return (not self.words or not self.words.isdisjoint(words)) and any(piece in text for piece in self.pieces)
+
+def _literal(text: str) -> _Literal:
+    pieces = [text]
+    if " " in text and len(_WORD.findall(text.lower())) > 1:
+        middle = len(squashed(text)) // 2
+        at = next(at for at in range(len(text)) if len(squashed(text[:at])) == middle)
+        if middle >= _SHORTEST_PIECE:
+            pieces = [text[:at], text[at:]]
+    return _Literal(
+        squashed=squashed(text),
+        pieces=tuple(
+            _Piece(
+                text=squashed(piece).encode(),
+                words=tuple(word.encode() for word in sorted(_WORD.findall(piece.lower()), key=len, reverse=True)),
+            )
+            for piece in pieces
+        ),
+    )
+
+
+@lru_cache(maxsize=8)
+def _prepared(texts: frozenset[str]) -> tuple[tuple[_Literal, ...], Mapping[bytes, bytes]]:
+    """The literals, and for their pieces what several of them have in common: where that is not, none of them is."""
+    literals = tuple(map(_literal, sorted(texts)))
+    left = {piece.text for literal in literals for piece in literal.pieces}
+    shared: dict[bytes, bytes] = {}
+    for length in _SHARED_LENGTHS:
+        sharing: dict[bytes, set[bytes]] = {}
+        for piece in left:
+            for at in range(len(piece) - length + 1):
+                sharing.setdefault(piece[at : at + length], set()).add(piece)
+        for part, pieces in sorted(sharing.items(), key=lambda item: (-len(item[1]), item[0])):
+            if len(pieces & left) >= _FEWEST_SHARING:
+                shared.update(dict.fromkeys(pieces & left, part))
+                left -= pieces
+    return literals, shared
+
+
+def _words_of(text: bytes) -> bytes:
+    """The different words of a text in lower case, each once, the parts of a word that a line break cuts as one."""
+    words = set(b"".join(map(bytes.strip, text.split(b"\n"))).translate(_LETTERS).split())
+    for word in [word for word in words if len(word) > 2 * _LONGEST_WORD]:
+        words.remove(word)
+        words.update(word[at : at + 2 * _LONGEST_WORD] for at in range(0, len(word), _LONGEST_WORD))
+    return b"\n".join(words)
+
+
+class _Text:
+    """A text in lower case, asked for pieces of literals; what it has been asked once it knows."""
+
+    def __init__(self, lowered: bytes, shared: Mapping[bytes, bytes]) -> None:
+        self._squashed = lowered.translate(None, _WHITE)
+        self._words = _words_of(lowered)
+        self._shared = shared
+        self._known: dict[bytes, bool] = {}
+        self._parts: dict[bytes, bool] = {}
+
+    def has(self, piece: _Piece) -> bool:
+        """Whether the piece stands in the text."""
+        for word in piece.words:
+            if word not in self._known:
+                self._known[word] = word in self._words
+            if not self._known[word]:
+                return False
+        part = self._shared.get(piece.text)
+        if part is not None:
+            if part not in self._parts:
+                self._parts[part] = part in self._squashed
+            if not self._parts[part]:
+                return False
+        return piece.text in self._squashed
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """The lines of a block that are like none before: their offsets in it, what they are, and what they are like."""
+
+    offsets: list[int]
+    lines: list[bytes]
+    keys: list[tuple[bytes, bytes]]
 
 
 class Sieve:
     """Tells in which blocks of a log a literal stands, and remembers lines that told nothing, a bounded number."""
 
-    def __init__(self, literals: Iterable[str]) -> None:
-        self._literals = {squashed(text): _Literal(text) for text in literals}
+    def __init__(self, literals: Collection[str]) -> None:
+        found, self._shared = _prepared(frozenset(literals))
+        self._pieces: dict[str, tuple[_Piece, ...]] = {}
+        for literal in found:  # several may be the same when squashed
+            self._pieces[literal.squashed] = (*self._pieces.get(literal.squashed, ()), *literal.pieces)
         self._known: set[bytes] = set()
+        self._bytes = 0
 
-    def fresh_lines(self, data: bytes) -> bytes:
-        """The lines of the block that are like none before."""
+    def fresh(self, data: bytes) -> Sifted:
+        """The lines of the block that are like none before, numbers and hexadecimal names aside."""
+        lines = data.split(b"\n")
         known = self._known
-        pairs = zip(data.split(b"\n"), _keys_of(data), strict=True)
-        return b"\n".join(line for line, key in pairs if key not in known)
+        left = [offset for offset, line in enumerate(lines) if line not in known]
+        folded = _numbers_folded([lines[offset] for offset in left]) if left else []
+        numbers = [number for number in _NUMBERS if number[0] in data]
+        numbered = bool(numbers) or b"apability" in data
+        sifted = Sifted([], [], [])
+        for offset, key in zip(left, folded, strict=True):
+            line = lines[offset]
+            keys = [line]
+            if b"0" in key:  # there are numbers; a line break keeps such a key apart from lines that read like it
+                kept = b"\n" + (_numbers_kept(line, numbers) if numbered else b"")
+                keys = [key + kept]
+                if keys[0] not in known and len(key) < _LONGEST_REMEMBERED:
+                    keys.append(_HEXADECIMAL.sub(b"0", key) + kept)
+                if not known.isdisjoint(keys):
+                    continue
+            sifted.offsets.append(offset)
+            sifted.lines.append(line)
+            sifted.keys.append((keys[0], keys[-1]))
+        return sifted
 
     def literals_in(self, data: bytes) -> list[str]:
         """The literals, squashed, that stand in the text, white space and line breaks aside."""
-        lowered = without_escapes(data).lower()
-        words = frozenset(_WORD.findall(lowered))
-        text = lowered.translate(None, _WHITE)
-        return [name for name, literal in self._literals.items() if literal.may_be_in(words, text)]
+        text = _Text(without_escapes(data).lower(), self._shared)
+        return [name for name, pieces in self._pieces.items() if any(map(text.has, pieces))]
 
-    def learn(self, block: Block, telling: Collection[int]) -> None:
-        """Remembers the lines of a block, but for those with the given numbers."""
-        if len(self._known) > _MOST_REMEMBERED:
+    def learn(self, sifted: Sifted, first: int, telling: Collection[int]) -> None:
+        """Remembers the lines, but for those with the given numbers; ``first`` is the number of the block's first."""
+        if self._bytes > _MOST_REMEMBERED:
             self._known.clear()
-        for offset, key in enumerate(_keys_of(block.data)):
-            if len(key) < _LONGEST_REMEMBERED and block.first + offset not in telling:
-                self._known.add(key)
+            self._bytes = 0
+        for offset, line, keys in zip(sifted.offsets, sifted.lines, sifted.keys, strict=True):
+            if keys[1] in self._known or first + offset in telling or len(line) >= _LONGEST_REMEMBERED:
+                continue  # of lines that differ in numbers one is enough
+            self._known.update((line, *keys))
+            self._bytes += _SIZE_OF_ENTRY + (len(line) if keys[0] == line else 3 * len(line))
 
     def drop(self, name: str) -> None:
         """Looks for a literal no more."""
-        self._literals.pop(name, None)
+        self._pieces.pop(name, None)

@@ -66,7 +66,8 @@ def _draw(explanation: Any) -> None:
         print_findings(console, [finding])
         _draw_evidence(finding.evidence)
     if explanation.unknown:
-        known = "several causes are possible" if explanation.findings else "unknown: nothing in this text is recognised"
+        open_causes = any(finding.severity != "info" for finding in explanation.findings)
+        known = "several causes are possible" if open_causes else "unknown: no fault in this text is recognised"
         emit_text(("\n" if explanation.findings else "") + known)
         emit_text("to collect next:")
         for item in explanation.collect:
