@@ -1,5 +1,7 @@
 """Runs the benchmark: ``python -m benchmarks [--runs 5] [--rtt-ms 0 20 80] [--sets torch vllm] [--output FILE]``.
 
+``python -m benchmarks --install [pylock.toml]`` measures installations alone (see :mod:`benchmarks.installing`).
+
 Each round runs every tool in turn, first with an empty cache (cold) and then again with the cache that this left
 (warm), so that a machine that gets slower meanwhile is slower for all. The table shows medians and the ratio to uv of
 the same round; requests and bytes are the server's counts, peak memory is that of the tool's largest process.
@@ -8,6 +10,7 @@ the same round; requests and bytes are the server's counts, peak memory is that 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -19,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.installing import measure_install
 from benchmarks.server import ServerProcess
 from benchmarks.tools import PYTHON, SETS, TARGET, Outcome, Tool, measure, remove, tools
 
@@ -29,11 +33,16 @@ def main() -> int:
     """Measures, prints the table and writes the JSON."""
     options = _options()
     chosen = [tool for tool in tools() if tool.name in options.tools]
-    with ServerProcess() as server:
-        rows = list(_resolutions(server, chosen, options))
-        if not options.only_resolve:
-            rows += _many_targets(server, options.runs)
-            rows += _start_up(options.runs)
+    rows: list[Row] = []
+    if options.install is None:
+        with ServerProcess() as server:
+            rows += _resolutions(server, chosen, options)
+            if not options.only_resolve:
+                rows += _many_targets(server, options.runs)
+                rows += _start_up(options.runs)
+    if not options.only_resolve:
+        lock = Path(options.install) if options.install else None
+        rows += measure_install(lock, 3 * options.runs, functools.partial(_say, error=True))
     report = {"schema": 1, "machine": _machine(), "versions": _versions(chosen), "runs": options.runs, "rows": rows}
     if options.output:
         Path(options.output).write_text(json.dumps(report, indent=2) + "\n")
@@ -48,7 +57,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--tools", nargs="+", default=["cudalock", "uv", "pip"])
     parser.add_argument("--no-sidecars", action="store_true", help="also without PEP 658 sidecars (pip is left out)")
-    parser.add_argument("--only-resolve", action="store_true", help="leave out many targets and start-up")
+    parser.add_argument("--only-resolve", action="store_true", help="leave out many targets, start-up, installing")
+    parser.add_argument(
+        "--install", nargs="?", const="", metavar="LOCK", help="only install: LOCK, or a made set of wheels without one"
+    )
     parser.add_argument("--output", help="file for the JSON")
     return parser.parse_args()
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Outcome", "SETS", "Tool", "TARGET", "tools"]
+__all__ = ["Outcome", "SETS", "TARGET", "Tool", "measure", "remove", "tools", "uv_program"]
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch",),
@@ -70,11 +70,13 @@ class Tool:
             return measure(command, work)
 
 
-def measure(command: Sequence[str], work: Path) -> Outcome:
-    """Runs a command and reads the system's own account of it."""
+def measure(command: Sequence[str], work: Path, **environ: str) -> Outcome:
+    """Runs a command and reads the system's own account of it; ``environ`` is added to its environment."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         begun = time.perf_counter()
-        process = subprocess.Popen(command, cwd=work, env=environment(work), stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=work, env=environment(work) | environ, stdout=output, stderr=subprocess.STDOUT
+        )
         _, state, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - begun
         process.returncode = os.waitstatus_to_exitcode(state)
@@ -101,10 +103,15 @@ def environment(work: Path) -> dict[str, str]:
     }
 
 
+def uv_program() -> str:
+    """The uv of this environment, else the one on PATH."""
+    return shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv") or "uv"
+
+
 def tools() -> tuple[Tool, ...]:
     """cudalock, uv and pip of this environment."""
     scripts = Path(sys.executable).parent
-    uv = shutil.which("uv", path=str(scripts)) or shutil.which("uv") or "uv"
+    uv = uv_program()
     return (
         Tool(
             name="cudalock",

@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 from packaging.pylock import Pylock
 
 from cudalock.errors import UsageError
-from cudalock.index.settings import is_loopback
-from cudalock.index.simple import shown_url
 from cudalock.install.documents import LockedFile, hosts, locked_files
 
 __all__ = ["SourceRules", "require_admissible"]
@@ -104,19 +102,31 @@ def _check_url(file: LockedFile, url: str, rules: SourceRules) -> None:
     if scheme == "file":
         if not rules.allow_local_files:
             raise _refused(
-                file, "lock-local-file", f"takes {file.name} from {shown_url(url)}, a file of this machine",
+                file, "lock-local-file", f"takes {file.name} from {_shown(url)}, a file of this machine",
                 "if that is meant, allow it with --allow-local-files",
             )  # fmt: skip
     elif scheme not in {"http", "https"} or not host:
         raise _refused(
-            file, "lock-url-unusable", f"takes {file.name} from {shown_url(url)}, which is no https:// address",
+            file, "lock-url-unusable", f"takes {file.name} from {_shown(url)}, which is no https:// address",
             "do not install it; `cudalock resolve` makes it anew",
         )  # fmt: skip
-    elif scheme == "http" and not is_loopback(url) and host not in rules.allow_insecure_hosts:
+    elif scheme == "http" and not _is_loopback(url) and host not in rules.allow_insecure_hosts:
         raise _refused(
-            file, "lock-url-insecure", f"takes {file.name} from {shown_url(url)}, without encryption",
+            file, "lock-url-insecure", f"takes {file.name} from {_shown(url)}, without encryption",
             f"if that is meant, allow it with --allow-insecure-host {host}",
         )  # fmt: skip
+
+
+def _is_loopback(url: str) -> bool:
+    from cudalock.index.settings import is_loopback  # the usual lock has no plain http, and needs nothing of the index
+
+    return is_loopback(url)
+
+
+def _shown(url: str) -> str:
+    from cudalock.index.simple import shown_url
+
+    return shown_url(url)
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -151,5 +161,5 @@ def _check_hosts(needed: tuple[str, ...], allowed: frozenset[str]) -> None:
 def _refused(file: LockedFile, code: str, what: str, hint: str) -> UsageError:
     details: dict[str, Any] = {"package": file.package, "file": file.name}
     if file.url is not None:
-        details["url"] = shown_url(file.url)
+        details["url"] = _shown(file.url)
     return UsageError(code, f"the lock {what} ({file.package})", hint=hint, details=details)

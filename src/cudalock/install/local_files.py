@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from packaging.pylock import Pylock
 
@@ -54,6 +50,8 @@ def _local(pylock: Pylock) -> Iterator[tuple[LockedFile, Path]]:
         if file.path is not None:
             yield file, Path(file.path)
         elif file.url is not None and file.url.lower().startswith("file:"):
+            from urllib.request import url2pathname  # brings http, ssl and email along
+
             yield file, Path(url2pathname(urlsplit(file.url).path))
 
 
@@ -63,6 +61,8 @@ def _wrong_size(file: LockedFile, path: Path) -> str:
 
 
 def _wrong_hash(file: LockedFile, path: Path) -> str:
+    import hashlib
+
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     return f"its sha256 is {found}, and the lock records {file.sha256}" if file.sha256 not in {None, found} else ""
@@ -71,6 +71,9 @@ def _wrong_hash(file: LockedFile, path: Path) -> str:
 def _unreadable(path: Path) -> str:
     if path.suffix != ".whl":
         return ""
+    import zipfile
+    import zlib
+
     try:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import NormalizedName
 
 from cudalock.lock.drift import to_reinstall
-from cudalock.lock.environment import read_environment, site_packages
+from cudalock.lock.environment import InstalledPackages, read_environment, site_packages
 from cudalock.lock.model import Lock
 from cudalock.lock.owned import size_of
 from cudalock.progress import Reporter
 
-__all__ = ["mend"]
+__all__ = ["Mended", "mend"]
 
 Reinstall = Callable[[frozenset[NormalizedName], bool], None]
 """Installs the packages named again; True: past the installer's cache, whose files may be the altered ones."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """The environment as it was read last, its damage dealt with.
+
+    ``deviating`` are the files that remain other than recorded, with their sizes (None: absent).
+    """
+
+    environment: InstalledPackages
+    deviating: Mapping[str, int | None]
+
+
 def mend(
     lock: Lock, venv: Path, reinstall: Reinstall, reporter: Reporter, *, created: bool, past_cache: bool
-) -> dict[str, int | None]:
+) -> Mended:
     """Reinstalls what has lost files or has other ones than recorded, until it is whole.
 
     uv links files from its cache into environments: who edits one there edits the cache, and a reinstallation brings
@@ -35,29 +47,31 @@ def mend(
         reporter: hears of it.
         created: whether everything was installed just now, so that only the cache or the wheels can be at fault.
         past_cache: whether files can be had without the installer's cache.
-
-    Returns:
-        The files that remain other than recorded, with their sizes (None: absent).
     """
     names: frozenset[NormalizedName] = frozenset()
     for fresh in (True,) if created else (False, True):
-        names = to_reinstall(lock, read_environment(venv, files=True))
+        environment = read_environment(venv, files=True)
+        names = to_reinstall(lock, environment)
         if not names:
-            return {}
+            return _mended(environment, {})
         shown = ", ".join(sorted(names))
         if fresh and not past_cache:
             reporter.message(
                 "warning", f"{shown}: files are not as recorded, and without a network they come from a cache"
             )
-            return {}
+            return _mended(environment, {})
         reporter.step(f"reinstalling {shown}")
         reinstall(names, fresh)
-    left = {name: paths for name, paths in read_environment(venv, files=True).damaged.items() if name in names}
+    environment = read_environment(venv, files=True)
+    left = {name: paths for name, paths in environment.damaged.items() if name in names}
     if mended := sorted(names - left.keys()):
         advice = f"`uv cache clean {' '.join(mended)}` rids other environments of them too"
         reporter.message("warning", f"the installer's cache holds altered files of {', '.join(mended)}; {advice}")
     if left:
         reporter.message("note", f"the RECORD of {', '.join(left)} does not state the files of its own wheel")
-    return {
-        path: size_of(f"{site}/{path}") for site in site_packages(venv) for paths in left.values() for path in paths
-    }
+    sites, paths = site_packages(venv), [path for several in left.values() for path in several]
+    return _mended(environment, {path: size_of(f"{site}/{path}") for site in sites for path in paths})
+
+
+def _mended(environment: InstalledPackages, deviating: Mapping[str, int | None]) -> Mended:
+    return Mended(environment=replace(environment, damaged={}), deviating=deviating)

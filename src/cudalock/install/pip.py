@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 
 from cudalock.errors import ToolError
 from cudalock.install.processes import run_tool, tool_environment
@@ -24,7 +25,7 @@ class Pip:
         reporter: Reporter,
         *,
         inherit_stderr: bool = False,
-        environ: Mapping[str, str] = os.environ,
+        environ: Callable[[], Mapping[str, str]] = lambda: os.environ,
         inherited: Sequence[int] = (),
     ) -> None:
         self._reporter = reporter
@@ -33,10 +34,13 @@ class Pip:
         self._inherit_stderr = inherit_stderr
         self.name = f"pip {metadata.version('pip')}"
 
-    def create_venv(self, venv: Path, python: Path) -> None:
-        """Makes ``venv`` with the venv module of the interpreter ``python``; what lies there already stays."""
+    def create_venv(self, venv: Path, python: Path, *, meanwhile: Callable[[], None]) -> None:
+        """Makes ``venv`` with the venv module of ``python``, after ``meanwhile``; what lies there already stays."""
+        meanwhile()
         command = [str(python), "-I", "-m", "venv", "--without-pip", str(venv)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=tool_environment(self._environ))
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=tool_environment(self._environ())
+        )
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip()
             raise ToolError(
@@ -46,11 +50,20 @@ class Pip:
             )
 
     def sync(
-        self, lock: Path, python: Path, *, offline: bool = False, options: Sequence[str] = (), **environ: str
+        self,
+        lock: Path,
+        python: Path,
+        *,
+        offline: bool = False,
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Installs what ``lock`` says with the hashes in it; removes nothing."""
+        """Installs what ``lock`` says with the hashes in it, after ``meanwhile``; removes nothing."""
+        if meanwhile is not None:
+            meanwhile()
         command = ["install", "--no-deps", "--no-compile", *options]
-        self._run(python, [*command, *(["--no-index"] if offline else []), "-r", str(lock)], **environ)
+        self._run(python, [*command, *(["--no-index"] if offline else []), "-r", str(lock)], **variables)
 
     def reinstalling(self, names: Iterable[str], *, fresh: bool) -> list[str]:
         """The options with which ``sync`` installs all of a lock again; ``fresh``: without pip's cache."""
@@ -66,7 +79,7 @@ class Pip:
         environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
         done = run_tool(
             command,
-            environ=tool_environment(self._environ, **environ),
+            environ=tool_environment(self._environ(), **environ),
             reporter=self._reporter,
             inherit_stderr=self._inherit_stderr,
             inherited=self._inherited,
@@ -86,7 +99,7 @@ def find_pip(
     reporter: Reporter,
     *,
     inherit_stderr: bool = False,
-    environ: Mapping[str, str] = os.environ,
+    environ: Callable[[], Mapping[str, str]] = lambda: os.environ,
     inherited: Sequence[int] = (),
 ) -> Pip:
     """The pip installed beside cudalock.

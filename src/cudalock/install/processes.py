@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cudalock.host.starting import started
 from cudalock.progress import Reporter
 
-__all__ = ["Finished", "run_tool", "tool_environment"]
+__all__ = ["Finished", "finish_tool", "run_tool", "start_tool", "tool_environment"]
 
 _KEPT_LINES = 200
 _END_S = 3.0
@@ -51,30 +51,36 @@ def run_tool(
     inherit_stderr: bool = False,
     inherited: Sequence[int] = (),
 ) -> Finished:
-    """Runs ``command`` to its end; an interruption ends it, with all that it started, and goes on.
+    """Runs ``command`` to its end: :func:`start_tool`, then :func:`finish_tool`."""
+    with start_tool(command, environ=environ, inherit_stderr=inherit_stderr, inherited=inherited) as process:
+        return finish_tool(process, reporter)
+
+
+def finish_tool(process: subprocess.Popen[str], reporter: Reporter) -> Finished:
+    """Passes on what the tool prints until it ends."""
+    kept: deque[str] = deque(maxlen=_KEPT_LINES)
+    try:
+        for raw in process.stdout or ():
+            line = raw.rstrip("\r\n")
+            kept.append(line)
+            reporter.output(line)
+        status = process.wait()
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+    return Finished(status=status, stderr="\n".join(kept))
+
+
+def start_tool(
+    command: Sequence[str], *, environ: Mapping[str, str], inherit_stderr: bool = False, inherited: Sequence[int] = ()
+) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """The running ``command``; within it an interruption ends it, with all that it started, and goes on.
 
     ``inherited`` are descriptors that it keeps open: while it lives, whatever becomes of us, they are.
 
     Raises:
         OSError: the program cannot be started.
     """
-    kept: deque[str] = deque(maxlen=_KEPT_LINES)
-    with _started(command, environ, inherit_stderr=inherit_stderr, inherited=inherited) as process:
-        try:
-            for raw in process.stdout or ():
-                line = raw.rstrip("\r\n")
-                kept.append(line)
-                reporter.output(line)
-            status = process.wait()
-        finally:
-            if process.stdout is not None:
-                process.stdout.close()
-    return Finished(status=status, stderr="\n".join(kept))
-
-
-def _started(
-    command: Sequence[str], environ: Mapping[str, str], *, inherit_stderr: bool, inherited: Sequence[int]
-) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     return started(
         command,
         _end,
@@ -106,3 +112,5 @@ def _end(process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -59,8 +58,8 @@ def find_interpreter(
             f"not a Python version or an interpreter: {request!r}",
             hint="write e.g. --python 3.12, --python 3.14t or --python /path/to/python",
         )
-    for candidate in _candidates(request, ask_uv):
-        found = _ask(candidate)
+    for number, candidate in enumerate(_candidates(request, ask_uv)):
+        found = (_ourselves(candidate) if number == 0 else None) or _ask(candidate)
         if found is not None and _fits(found, request, requires):
             return found
     wanted = f"Python {request}" if request else f"Python that fits {requires}" if requires else "Python"
@@ -105,14 +104,28 @@ def _candidates(request: str | None, ask_uv: Callable[[str], Path | None] | None
         names.insert(0, f"python{minor}")
     else:
         names += [f"python3.{minor}" for minor in range(14, 8, -1)]
+    from shutil import which  # this far few come
+
     for name in names:
-        if found := shutil.which(name):
+        if found := which(name):
             yield Path(found)
     root = Path(os.environ.get("PYENV_ROOT") or Path("~/.pyenv").expanduser())
     for folder in sorted((root / "versions").glob(f"{(request or '3').removesuffix('t')}*"), reverse=True):
         yield folder / "bin" / "python"
     if request is not None and ask_uv is not None and (path := ask_uv(request)) is not None:
         yield path
+
+
+def _ourselves(python: Path) -> Interpreter | None:
+    """If ``python`` is the very file that runs cudalock, what it would say of itself: it need not be started."""
+    try:
+        same = sys.platform == "linux" and os.path.samestat(Path("/proc/self/exe").stat(), python.stat())
+    except OSError:
+        return None
+    if not same or sys.implementation.name != "cpython":
+        return None
+    version = sys.version.split()[0].removesuffix("+")
+    return Interpreter(path=python, version=version, free_threaded="t" in sys.abiflags)
 
 
 def _ask(python: Path) -> Interpreter | None:

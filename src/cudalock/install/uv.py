@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from cudalock.errors import ToolError
-from cudalock.install.processes import run_tool, tool_environment
+from cudalock.install.processes import finish_tool, start_tool, tool_environment
 from cudalock.progress import Reporter
 
 __all__ = ["LEAST_UV", "Uv", "find_uv"]
@@ -24,13 +26,13 @@ LEAST_UV = Version("0.9")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uv:
-    """A uv that is there and new enough."""
+    """A uv that is there and new enough; ``environ`` is asked for when a process of it may contact somebody."""
 
     program: Path
     version: Version
     reporter: Reporter
     inherit_stderr: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Callable[[], Mapping[str, str]] = field(default=lambda: os.environ)
     inherited: Sequence[int] = ()
 
     @property
@@ -38,19 +40,32 @@ class Uv:
         """``uv 0.13.9``."""
         return f"uv {self.version}"
 
-    def create_venv(self, venv: Path, python: Path) -> None:
-        """Makes ``venv`` with the interpreter ``python``; what lies there already stays."""
-        self._run(
-            ["venv", "--no-project", "--no-python-downloads", "--allow-existing", "--python", str(python), str(venv)]
-        )
+    def create_venv(self, venv: Path, python: Path, *, meanwhile: Callable[[], None]) -> None:
+        """Makes ``venv`` with the interpreter ``python``; what lies there already stays.
+
+        ``meanwhile`` is called while uv works; what it raises ends uv. uv contacts nobody here.
+        """
+        command = ["venv", "--quiet", "--no-project", "--no-python-downloads", "--allow-existing"]
+        self._run([*command, "--python", str(python), str(venv)], os.environ, meanwhile)
 
     def sync(
-        self, lock: Path, python: Path, *, offline: bool = False, options: Sequence[str] = (), **environ: str
+        self,
+        lock: Path,
+        python: Path,
+        *,
+        offline: bool = False,
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Makes the environment of ``python`` hold exactly what ``lock`` says; every file's hash is checked."""
+        """Makes the environment of ``python`` hold exactly what ``lock`` says; every file's hash is checked.
+
+        ``meanwhile`` is called while uv works; what it raises ends uv.
+        """
         command = ["pip", "sync", "--preview-features", "pylock", "--require-hashes", "--allow-empty-requirements"]
         command += ["--no-python-downloads", "--python", str(python), *options]
-        self._run([*command, *(["--offline", "--no-index"] if offline else []), str(lock)], **environ)
+        command += [*(["--offline", "--no-index"] if offline else []), str(lock)]
+        self._run(command, {**self.environ(), **variables}, meanwhile)
 
     def reinstalling(self, names: Iterable[str], *, fresh: bool) -> list[str]:
         """The options with which ``sync`` installs ``names`` again; ``fresh``: without a look into uv's cache."""
@@ -60,28 +75,33 @@ class Uv:
     def find_python(self, request: str, *, download: bool) -> Path | None:
         """The interpreter that uv finds for ``request``; None if there is none."""
         if download:
-            self._run(["python", "install", "--no-bin", request])
+            self._run(["python", "install", "--no-bin", request], self.environ())
         done = subprocess.run(
             [str(self.program), "python", "find", "--no-project", "--no-python-downloads", request],
             capture_output=True,
             text=True,
             check=False,
-            env=tool_environment(self.environ),
+            env=tool_environment(self.environ()),
         )
         return Path(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else None
 
-    def _run(self, arguments: Sequence[str], **environ: str) -> None:
-        command = [str(self.program), *arguments]
-        try:
-            done = run_tool(
-                command,
-                environ=tool_environment(self.environ, **environ),
-                reporter=self.reporter,
-                inherit_stderr=self.inherit_stderr,
-                inherited=self.inherited,
-            )
-        except OSError as error:
-            raise ToolError("uv-failed", f"{self.program} cannot be run: {error.strerror or error}") from error
+    def _run(
+        self, arguments: Sequence[str], environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        running = start_tool(
+            [str(self.program), *arguments],
+            environ=tool_environment(environ),
+            inherit_stderr=self.inherit_stderr,
+            inherited=self.inherited,
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                process = stack.enter_context(running)
+            except OSError as error:
+                raise ToolError("uv-failed", f"{self.program} cannot be run: {error.strerror or error}") from error
+            if meanwhile is not None:
+                meanwhile()
+            done = finish_tool(process, self.reporter)
         if done.status != 0:
             raise self._failure(arguments, done.status, done.stderr)
 
@@ -135,17 +155,17 @@ def find_uv(
     *,
     program: Path | None = None,
     inherit_stderr: bool = False,
-    environ: Mapping[str, str] = os.environ,
+    environ: Callable[[], Mapping[str, str]] = lambda: os.environ,
     inherited: Sequence[int] = (),
 ) -> Uv:
     """The uv installed beside cudalock, else the one on PATH, or ``program``.
 
-    Its processes get ``environ`` and keep the descriptors ``inherited`` open.
+    Its processes get what ``environ`` gives and keep the descriptors ``inherited`` open.
 
     Raises:
         ToolError: ``uv-missing``, ``uv-too-old`` or ``uv-failed``.
     """
-    found = program or _beside_us() or shutil.which("uv")
+    found = program or _beside_us() or _on_path()
     if found is None or not Path(found).is_file():
         where = f" at {found}" if found else ""
         raise ToolError(
@@ -153,7 +173,7 @@ def find_uv(
             f"there is no uv{where}",
             hint="install it beside cudalock (pip install uv), or use the second way: --installer pip",
         )
-    version = _version(Path(found))
+    version = (None if program else _installed_version(Path(found))) or _version(Path(found))
     if version < LEAST_UV:
         raise ToolError(
             "uv-too-old",
@@ -177,6 +197,38 @@ def _beside_us() -> str | None:
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
         return None
+
+
+def _on_path() -> str | None:
+    import shutil
+
+    return shutil.which("uv")
+
+
+def _installed_version(program: Path) -> Version | None:
+    """That of the distribution which the program is part of, as its installer recorded it: uv need not be started."""
+    uv = sys.modules.get("uv")
+    if uv is None or uv.__file__ is None:
+        return None
+    packages = Path(uv.__file__).parent.parent
+    recorded = list(packages.glob("uv-*.dist-info"))
+    if len(recorded) != 1 or not _records(recorded[0], program, packages):
+        return None
+    try:
+        return Version(recorded[0].name.removeprefix("uv-").removesuffix(".dist-info"))
+    except InvalidVersion:
+        return None
+
+
+def _records(dist_info: Path, program: Path, packages: Path) -> bool:
+    """Whether the distribution's RECORD has the program, with the size that it has."""
+    try:
+        lines = (dist_info / "RECORD").read_text(encoding="utf-8").splitlines()
+        place, size = os.path.normpath(program), program.stat().st_size
+    except (OSError, ValueError):
+        return False
+    named = (line.rsplit(",", 2) for line in lines if program.name in line)
+    return any(len(row) == 3 and row[2] == str(size) and os.path.normpath(packages / row[0]) == place for row in named)
 
 
 def _version(program: Path) -> Version:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ from cudalock.errors import UsageError
 from cudalock.install import state
 from cudalock.lock.environment import INCOMPLETE_MARKER, OLD_SUFFIX
 
-__all__ = ["Place", "bring_back", "classify", "put_aside", "python_of", "refuse_unusable"]
+__all__ = ["Place", "bring_back", "classify", "discard", "put_aside", "python_of", "refuse_unusable"]
 
 
 _TRASH = ".cudalock-trash"
@@ -121,12 +120,19 @@ def bring_back(venv: Path) -> bool:
     """
     trash = venv.with_name(f"{venv.name}{_TRASH}")
     if trash.is_dir() and not trash.is_symlink():
-        shutil.rmtree(trash, ignore_errors=True)
+        from shutil import rmtree
+
+        rmtree(trash, ignore_errors=True)
     waiting = _waiting(venv)
     if os.path.lexists(venv) or not (waiting / "pyvenv.cfg").is_file():
         return False
     _move(waiting, venv)
     return True
+
+
+def discard(venv: Path) -> None:
+    """Removes an environment into which nothing was installed yet."""
+    _remove(venv)
 
 
 def _waiting(venv: Path) -> Path:
@@ -148,12 +154,16 @@ def _move(source: Path, destination: Path) -> None:
 def _remove(folder: Path) -> None:
     """Removes a folder, under another name: half an environment must not lie where a whole one is expected."""
     trash = folder.with_name(f"{folder.name}{_TRASH}")
+    if not (folder.exists() or trash.exists()):
+        return
+    from shutil import rmtree
+
     try:
         if trash.exists():
-            shutil.rmtree(trash)
+            rmtree(trash)
         if folder.exists():
             folder.rename(trash)
-            shutil.rmtree(trash)
+            rmtree(trash)
     except OSError as error:
         raise UsageError(
             "venv-not-removable",

@@ -6,9 +6,9 @@ second. An alteration that keeps the size is not noticed.
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from packaging.utils import NormalizedName
@@ -17,7 +17,7 @@ __all__ = ["damaged_files", "size_of"]
 
 _SCRIPTS = frozenset({"bin", "Scripts"})
 _CONFIGURATION = "etc"
-_Claim = tuple[NormalizedName, int]
+_OUTSIDE = frozenset({".", "/", "\\"})
 
 
 def damaged_files(
@@ -30,26 +30,21 @@ def damaged_files(
     may be that of any of them, and an empty one of theirs may be gone: removing one distribution takes it along.
     ``excused`` says what size, if any, a file has that was never as recorded.
     """
-    claims: dict[str, int] = {}
-    owners: dict[str, NormalizedName] = {}
-    shared: dict[str, list[_Claim]] = {}
-    for name, folders in dist_infos.items():
-        for folder in folders:
-            recorded = _recorded(folder / "RECORD")
-            for path in recorded.keys() & claims.keys():
-                shared.setdefault(path, [(owners[path], claims[path])]).append((name, recorded[path]))
-            claims |= recorded
-            owners |= dict.fromkeys(recorded, name)
-    damaged: dict[NormalizedName, list[str]] = {}
+    claims = [(name, _recorded(folder / "RECORD")) for name, folders in dist_infos.items() for folder in folders]
+    suspects: dict[str, None] = {}
     root, stat = f"{site}{os.sep}", os.stat
-    for path, size in claims.items():
-        try:
-            if stat(root + path).st_size == size:  # nearly always: every look beyond this costs thousands of times
-                continue
-        except (OSError, ValueError):
-            pass
+    for _, recorded in claims:
+        for path, size in recorded.items():
+            try:
+                if stat(root + path).st_size == size:  # nearly always: every look beyond this costs thousands of times
+                    continue
+            except (OSError, ValueError):
+                pass
+            suspects[path] = None
+    damaged: dict[NormalizedName, list[str]] = {}
+    for path in suspects:
+        owned = [(name, recorded[path]) for name, recorded in claims if path in recorded]
         found = size_of(root + path)
-        owned = shared.get(path) or [(owners[path], size)]
         if not _is_right(path, found, [one for _, one in owned]) and (path not in excused or excused[path] != found):
             for name in dict.fromkeys(name for name, _ in owned):
                 damaged.setdefault(name, []).append(path)
@@ -75,17 +70,32 @@ def _recorded(record: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     try:
         text = record.read_text(encoding="utf-8", errors="replace")
-        lines = text.splitlines()
-        for row in csv.reader(lines) if '"' in text else (line.rsplit(",", 2) for line in lines):
-            if len(row) == 3 and row[1] and row[2].isdecimal() and _counts(row[0]):
-                found[row[0]] = int(row[2])
-    except (OSError, csv.Error, ValueError):
-        pass
+    except (OSError, ValueError):
+        return found
+    with contextlib.suppress(ValueError):
+        if '"' in text:
+            for row in _quoted(text):
+                if len(row) == 3 and row[1] and row[2].isdecimal() and _counts(row[0]):
+                    found[row[0]] = int(row[2])
+            return found
+        for line in text.splitlines():  # some ten thousand: a call of ours for each would double the time
+            path, digest, size = line.rsplit(",", 2) if line.count(",") > 1 else ("", "", "")
+            if not digest or not size.isdecimal():
+                continue
+            if _counts(path) if path[:1] in _OUTSIDE else not path.endswith(".pyc") and ".dist-info/" not in path:
+                found[path] = int(size)
     return found
 
 
+def _quoted(text: str) -> Iterator[list[str]]:
+    import csv
+
+    with contextlib.suppress(csv.Error):
+        yield from csv.reader(text.splitlines())
+
+
 def _counts(path: str) -> bool:
-    if path[:1] in {".", "/", "\\"}:
+    if path[:1] in _OUTSIDE:
         parts = PurePosixPath(path).parts
         return path.startswith("../") and (len(parts) < 2 or parts[-2] not in _SCRIPTS)
     return not path.endswith(".pyc") and ".dist-info/" not in path
