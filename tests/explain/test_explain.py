@@ -60,7 +60,7 @@ def test_a_log_of_something_else_is_unknown(name: str) -> None:
 
 def test_the_table_holds_together() -> None:
     known = facts.finding_codes()
-    assert {row.code for row in ROWS} <= known.keys()
+    assert {code for row in ROWS for code in (row.code, *row.beside)} <= known.keys()
     assert consequences().keys() | {code for brought in consequences().values() for code in brought} <= known.keys()
     for row in ROWS:
         assert len(row.possible) > 1 or not row.open, f"{row.name} leaves open what it does not name"
@@ -146,6 +146,74 @@ def test_a_faulty_nccl_is_named_only_where_something_failed() -> None:
     assert codes(version) == []
     assert codes(f"{version}\nncclInternalError: Internal check failed.") == ["nccl-known-bad"]
     assert codes("NCCL version 2.27.5+cuda12.9\nncclInternalError: Internal check failed.") == ["nccl-failed"]
+
+
+NO_DEVICE = "No supported gpu backend found!"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ultralytics 8.3.40 Python-3.12.3 torch-2.5.1+cpu ",
+        " + torch==2.9.1+cpu",
+        "pytorch  2.5.1  cpu_mkl_py311_hc0c1c85_108  conda-forge",
+        "Updated torch v2.8.0+cu126 -> v2.8.0+cpu",
+    ],
+)
+def test_a_cpu_build_is_the_cause_only_where_a_gpu_was_missed(text: str) -> None:
+    assert "torch-is-cpu-build" not in codes(text)
+    (finding,) = explain_text(f"{text}\n{NO_DEVICE}").findings
+    assert finding.code == "torch-is-cpu-build"
+    assert [one["code"] for one in finding.evidence["consequences"]] == ["no-gpu-visible"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Found existing installation: torch 2.5.1+cpu\n    Uninstalling torch-2.5.1+cpu:\n      Successfully uninstalled torch-2.5.1+cpu",
+        " - torch==2.9.1+cpu\n + torch==2.9.1+cu128",
+        "  - Updating torch (2.9.1+cpu -> 2.9.1+cu128)",
+        "pytorch  2.5.1  py3.11_cuda12.4_cudnn9.1.0_0  pytorch",
+    ],
+)
+def test_a_cpu_build_that_was_replaced_is_no_cause(text: str) -> None:
+    assert codes(f"{text}\n{NO_DEVICE}") == ["no-gpu-visible"]
+
+
+@pytest.mark.parametrize(
+    ("label", "code"),
+    [
+        *((one.label, "no-wheel-for-python") for one in facts.labels()),
+        ("cu125", "index-unreachable"),
+        ("cu111", "no-wheel-for-python"),
+        ("cpu", "no-wheel-for-python"),
+        ("cu999", "index-unreachable"),
+    ],
+)
+def test_only_a_label_that_is_not_known_is_told_as_missing(label: str, code: str) -> None:
+    text = (
+        f"Looking in indexes: https://download.pytorch.org/whl/{label}\n"
+        "ERROR: Could not find a version that satisfies the requirement torch==2.5.1 (from versions: none)\n"
+        "ERROR: No matching distribution found for torch==2.5.1"
+    )
+    assert codes(text) == [code]
+
+
+@pytest.mark.parametrize("text", ["Updated torch v2.8.0+cu126 -> v2.9.0+cu126", " - torch==2.8.0\n + torch==2.9.0"])
+def test_an_update_that_keeps_its_label_is_no_finding(text: str) -> None:
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(("capability", "found"), [("12.1", []), ("8.7", ["gpu-not-in-wheel"])])
+def test_a_gpu_within_the_list_that_torch_prints_is_no_finding(capability: str, found: list[str]) -> None:
+    text = (
+        f"UserWarning: Found GPU0 NVIDIA GPU which is of compute capability (CC) {capability}.\n"
+        "The following list shows the CCs this version of PyTorch was built for and the hardware CCs it supports:\n"
+        "- 8.0 which supports hardware CC >=8.0,<9.0 except {8.7}\n"
+        "- 9.0 which supports hardware CC >=9.0,<10.0\n- 12.0 which supports hardware CC >=12.0,<13.0\n"
+        "  _warn_unsupported_code(d, device_cc, code_ccs)"
+    )
+    assert codes(text) == found
 
 
 def test_a_number_is_not_lost_behind_lines_that_differ_in_it_only() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from packaging.version import Version
 
@@ -53,11 +53,30 @@ def explain_text(text: str) -> Explanation:
 
 
 def _holds(match: Match, all_matches: Mapping[str, Match]) -> bool:
-    """Whether a sighting says something: a release of NCCL does where it has reported trouble and something failed."""
-    if match.row.code != "nccl-known-bad":
-        return True
-    failed = any(other.row.code == "nccl-failed" for other in all_matches.values())
-    return failed and bool(facts.nccl_trouble(Version(match.captured["version"])))
+    """Whether a sighting says something: some rows do only beside a failure, or by what was captured."""
+    row = match.row
+    failures = {one.row.code for one in all_matches.values() if not one.row.goes_on}
+    if row.beside and failures.isdisjoint(row.beside):
+        return False
+    judge = _JUDGES.get(row.name)
+    return judge is None or judge(match.captured)
+
+
+def _has_reported_trouble(captured: Mapping[str, str]) -> bool:
+    return bool(facts.nccl_trouble(Version(captured["version"])))
+
+
+def _is_no_known_label(captured: Mapping[str, str]) -> bool:
+    """Labels older than the oldest known may exist: nothing is said of them."""
+    numbers = {int(one.label.removeprefix("cu")) for one in facts.labels()}
+    number = int(captured["label"].lower().removeprefix("cu"))
+    return number > min(numbers) and number not in numbers
+
+
+_JUDGES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
+    "nccl-version": _has_reported_trouble,
+    "pip-label-unknown": _is_no_known_label,
+}
 
 
 def _explanation(causes: tuple[Cause, ...]) -> Explanation:
@@ -65,6 +84,7 @@ def _explanation(causes: tuple[Cause, ...]) -> Explanation:
     faults = [cause for cause in causes if cause.severity != "info"]  # the rest only describes the machine
     errors = [cause for cause in causes if cause.severity == "error"] or faults
     first = min((cause.stage for cause in errors), key=STAGES.index, default=None)
-    unknown = all(cause.open for cause in faults)
+    some_open = any(cause.open for cause in faults)  # what programs go on after explains no symptom beside it
+    unknown = all(cause.open or (some_open and cause.severity != "error") for cause in faults)
     collect = () if not unknown else _COLLECT_OPEN if faults else _COLLECT_UNKNOWN
     return Explanation(findings=findings, first_stage=first, unknown=unknown, collect=collect)

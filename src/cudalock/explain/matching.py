@@ -66,12 +66,13 @@ class Scan:
         for stream in streams_of(block):
             lines = stream.lines
             spoken: dict[str, int] = {}  # group -> index of the last line that its last speaker covers
+            silent: dict[str, int] = {}  # group -> index of the last line for which none of it spoke
             candidates = self._candidates(literals, stream)
             for position, (index, row) in enumerate(candidates):
                 if row.context is not None and self._tried.get(row.name, 0) < _ENOUGH:
                     self._tried[row.name] = self._tried.get(row.name, 0) + 1
                     telling.add(lines[index].number)
-                if row.group and index <= spoken.get(row.group, -1):
+                if row.group and (index <= spoken.get(row.group, -1) or index == silent.get(row.group)):
                     continue
                 mark = (number, lines[index].number)
                 if mark in counted.get(row.name, ()):
@@ -81,6 +82,7 @@ class Scan:
                     if found is not None:
                         break
                 else:
+                    silent[row.group or ""] = index  # the rivals of its other rows at this line are among these
                     continue
                 if (known := self.matches.get(rival.name)) is None or known.count < _ENOUGH:
                     telling.update(line.number for line in lines[max(index - BEFORE, 0) : found.last + 1])

@@ -36,6 +36,7 @@ _NUMBERS = tuple(
 )
 _SHORTEST_PIECE = 6
 _LONGEST_WORD = 64  # of a literal
+_MOST_WORDS = 60_000
 _SHARED_LENGTHS = (8, 6, 4, 3)
 _FEWEST_SHARING = 3
 _LETTERS = bytes(code if chr(code) in string.ascii_lowercase else 32 for code in range(256))
@@ -67,10 +68,10 @@ def _numbers_kept(line: bytes, numbers: Sequence[tuple[bytes, re.Pattern[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A squashed part of a literal, and the words in it, the longest first: without all of them it is not there."""
+    """A squashed part of a literal, and the words in it: without all of them it is not there."""
 
     text: bytes
-    words: tuple[bytes, ...]
+    words: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,64 +97,100 @@ def _literal(text: str) -> _Literal:
         pieces=tuple(
             _Piece(
                 text=squashed(piece).encode(),
-                words=tuple(word.encode() for word in sorted(_WORD.findall(piece.lower()), key=len, reverse=True)),
+                words=frozenset(word.encode() for word in _WORD.findall(piece.lower())),
             )
             for piece in pieces
         ),
     )
 
 
-@lru_cache(maxsize=8)
-def _prepared(texts: frozenset[str]) -> tuple[tuple[_Literal, ...], Mapping[bytes, bytes]]:
-    """The literals, and for their pieces what several of them have in common: where that is not, none of them is."""
-    literals = tuple(map(_literal, sorted(texts)))
-    left = {piece.text for literal in literals for piece in literal.pieces}
+def _shared_parts(texts: Collection[bytes]) -> Mapping[bytes, bytes]:
+    """What several of the texts have in common, for each of these: where that is not, none of them is."""
+    left = set(texts)
     shared: dict[bytes, bytes] = {}
     for length in _SHARED_LENGTHS:
         sharing: dict[bytes, set[bytes]] = {}
-        for piece in left:
-            for at in range(len(piece) - length + 1):
-                sharing.setdefault(piece[at : at + length], set()).add(piece)
-        for part, pieces in sorted(sharing.items(), key=lambda item: (-len(item[1]), item[0])):
-            if len(pieces & left) >= _FEWEST_SHARING:
-                shared.update(dict.fromkeys(pieces & left, part))
-                left -= pieces
-    return literals, shared
+        for text in left:
+            for at in range(len(text) - length + 1):
+                sharing.setdefault(text[at : at + length], set()).add(text)
+        for part, those in sorted(sharing.items(), key=lambda item: (-len(item[1]), item[0])):
+            if len(those & left) >= _FEWEST_SHARING:
+                shared.update(dict.fromkeys(those & left, part))
+                left -= those
+    return shared
 
 
-def _words_of(text: bytes) -> bytes:
-    """The different words of a text in lower case, each once, the parts of a word that a line break cuts as one."""
-    words = set(b"".join(map(bytes.strip, text.split(b"\n"))).translate(_LETTERS).split())
-    for word in [word for word in words if len(word) > 2 * _LONGEST_WORD]:
-        words.remove(word)
-        words.update(word[at : at + 2 * _LONGEST_WORD] for at in range(0, len(word), _LONGEST_WORD))
-    return b"\n".join(words)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """Literals, their words, and what pieces and words have in common."""
+
+    literals: tuple[_Literal, ...]
+    words: tuple[bytes, ...]
+    shared_by_pieces: Mapping[bytes, bytes]
+    shared_by_words: Mapping[bytes, bytes]
 
 
-class _Text:
-    """A text in lower case, asked for pieces of literals; what it has been asked once it knows."""
+@lru_cache(maxsize=8)
+def _prepared(texts: frozenset[str]) -> _Prepared:
+    literals = tuple(map(_literal, sorted(texts)))
+    pieces = [piece for literal in literals for piece in literal.pieces]
+    words = sorted({word for piece in pieces for word in piece.words})
+    return _Prepared(
+        literals=literals,
+        words=tuple(words),
+        shared_by_pieces=_shared_parts({piece.text for piece in pieces}),
+        shared_by_words=_shared_parts(words),
+    )
 
-    def __init__(self, lowered: bytes, shared: Mapping[bytes, bytes]) -> None:
-        self._squashed = lowered.translate(None, _WHITE)
-        self._words = _words_of(lowered)
+
+class _Searched:
+    """A text, asked for others: for each once, and for what several of these share before them."""
+
+    def __init__(self, text: bytes, shared: Mapping[bytes, bytes]) -> None:
+        self._text = text
         self._shared = shared
         self._known: dict[bytes, bool] = {}
-        self._parts: dict[bytes, bool] = {}
 
-    def has(self, piece: _Piece) -> bool:
-        """Whether the piece stands in the text."""
-        for word in piece.words:
-            if word not in self._known:
-                self._known[word] = word in self._words
-            if not self._known[word]:
-                return False
-        part = self._shared.get(piece.text)
-        if part is not None:
-            if part not in self._parts:
-                self._parts[part] = part in self._squashed
-            if not self._parts[part]:
-                return False
-        return piece.text in self._squashed
+    def has(self, text: bytes) -> bool:
+        known = self._known.get(text)
+        if known is None:
+            part = self._shared.get(text)
+            known = (part is None or part == text or self.has(part)) and text in self._text
+            self._known[text] = known
+        return known
+
+
+class _Vocabulary:
+    """Which words of literals stand in a text, as words or parts of words; looks through every word but once."""
+
+    def __init__(self, words: Sequence[bytes], shared: Mapping[bytes, bytes]) -> None:
+        self._words = words
+        self._shared = shared
+        self._dull: set[bytes] = set()
+        self._telling: dict[bytes, set[bytes]] = {}
+
+    def words_in(self, text: bytes) -> set[bytes]:
+        """The words that stand in a text in lower case; those that a line break cuts do as well."""
+        words = set(b"".join(map(bytes.strip, text.split(b"\n"))).translate(_LETTERS).split())
+        for word in [word for word in words if len(word) > 2 * _LONGEST_WORD]:
+            words.remove(word)
+            words.update(word[at : at + 2 * _LONGEST_WORD] for at in range(0, len(word), _LONGEST_WORD))
+        if len(self._dull) + len(self._telling) > _MOST_WORDS:
+            self._dull.clear()
+            self._telling.clear()
+        self._look_through((words - self._dull).difference(self._telling))
+        return set().union(*(self._telling[word] for word in words & self._telling.keys()))
+
+    def _look_through(self, words: set[bytes]) -> None:
+        text = b"\n%b\n" % b"\n".join(words)
+        searched = _Searched(text, self._shared)
+        for one in self._words:
+            at = text.find(one) if searched.has(one) else -1
+            while at >= 0:
+                start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+                self._telling.setdefault(text[start:end], set()).add(one)
+                at = text.find(one, end)
+        self._dull.update(words.difference(self._telling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +206,11 @@ class Sieve:
     """Tells in which blocks of a log a literal stands, and remembers lines that told nothing, a bounded number."""
 
     def __init__(self, literals: Collection[str]) -> None:
-        found, self._shared = _prepared(frozenset(literals))
+        prepared = _prepared(frozenset(literals))
+        self._shared = prepared.shared_by_pieces
+        self._vocabulary = _Vocabulary(prepared.words, prepared.shared_by_words)
         self._pieces: dict[str, tuple[_Piece, ...]] = {}
-        for literal in found:  # several may be the same when squashed
+        for literal in prepared.literals:  # several may be the same when squashed
             self._pieces[literal.squashed] = (*self._pieces.get(literal.squashed, ()), *literal.pieces)
         self._known: set[bytes] = set()
         self._bytes = 0
@@ -202,8 +241,14 @@ class Sieve:
 
     def literals_in(self, data: bytes) -> list[str]:
         """The literals, squashed, that stand in the text, white space and line breaks aside."""
-        text = _Text(without_escapes(data).lower(), self._shared)
-        return [name for name, pieces in self._pieces.items() if any(map(text.has, pieces))]
+        lowered = without_escapes(data).lower()
+        words = self._vocabulary.words_in(lowered)
+        text = _Searched(lowered.translate(None, _WHITE), self._shared)
+        return [
+            name
+            for name, pieces in self._pieces.items()
+            if any(piece.words <= words and text.has(piece.text) for piece in pieces)
+        ]
 
     def learn(self, sifted: Sifted, first: int, telling: Collection[int]) -> None:
         """Remembers the lines, but for those with the given numbers; ``first`` is the number of the block's first."""

@@ -47,6 +47,8 @@ class Pattern:
             text broken over lines matches as well.
         context: if given, must match in the lines around.
         without: if given, must not match in the line.
+        beside: if given, it counts only where a failure with one of these codes was seen too; what programs go on after
+            is none.
         group: of the rows of one group, the first that matches a line speaks for it.
         weak: a symptom that many causes share; a consequence of whatever else is found.
         open: it pins no cause: several are possible.
@@ -66,6 +68,7 @@ class Pattern:
     expressions: tuple[re.Pattern[str], ...]
     context: re.Pattern[str] | None
     without: re.Pattern[str] | None
+    beside: tuple[str, ...]
     group: str | None
     weak: bool
     open: bool
@@ -128,6 +131,7 @@ def _pattern(name: str, place: int, row: Row) -> Pattern:
         expressions=expressions,
         context=_expression_or_none(row, "context"),
         without=_expression_or_none(row, "without"),
+        beside=row.texts("beside"),
         group=row.text_or_none("group"),
         weak=row.flag("weak"),
         open=row.flag("open"),
