@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,10 @@ def scrubbed_environment(
 def fake_index() -> FakeIndex:
     """An empty fake index (in-process or, with ``.serve()``, on loopback)."""
     return FakeIndex()
+
+
+def pytest_configure() -> None:
+    """Children are interrupted in tests; in a job that a shell started in the background they would ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.name == "posix":
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
