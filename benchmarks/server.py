@@ -11,13 +11,13 @@ import gzip
 import hashlib
 import json
 import re
-import subprocess
 import sys
 import threading
 import urllib.request
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from benchmarks.process import IndexProcess
 from benchmarks.snapshot import Snapshot, SparseWheel
 
 if TYPE_CHECKING:
@@ -199,20 +199,11 @@ class Server:
         return 404, {"Content-Type": "text/plain"}, b"not here"
 
 
-class ServerProcess:
+class ServerProcess(IndexProcess):
     """A :class:`Server` in a process of its own; use it as a context manager."""
 
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.server"], stdout=subprocess.PIPE, text=True)
-        self.port = int(self._process.stdout.readline()) if self._process.stdout else 0
-        self.index_url = f"http://127.0.0.1:{self.port}/simple/"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
+    def __init__(self) -> None:
+        super().__init__("benchmarks.server")
 
     def set(self, *, rtt_s: float, sidecars: bool) -> None:
         """Chooses the network and sets the counts to zero."""

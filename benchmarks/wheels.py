@@ -11,13 +11,12 @@ import functools
 import hashlib
 import http.server
 import random
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from benchmarks.process import IndexProcess
 
 __all__ = ["ROOT", "FolderServer", "make_index"]
 
@@ -93,24 +92,11 @@ def _digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
-class FolderServer:
+class FolderServer(IndexProcess):
     """A folder on loopback, served from a process of its own; use it as a context manager."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "benchmarks.wheels", str(self._folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        port = int(self._process.stdout.readline()) if self._process.stdout else 0
-        self.index_url = f"http://127.0.0.1:{port}/simple/"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
+        super().__init__("benchmarks.wheels", str(folder))
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):

@@ -359,3 +359,28 @@ def test_nothing_is_asked_ahead_while_the_cache_has_all_answers(fake_index: Fake
         assert client.statistics.requests == 0
         assert client.page(main_page("other")).found  # now the network is in use anyway
         assert client.statistics.requests == 1
+
+
+def test_what_waited_is_asked_for_with_the_first_answer_that_the_cache_has_not(
+    fake_index: FakeIndex, tmp_path: Path
+) -> None:
+    fake_index.cache_control = "no-cache"  # kept, and to be asked for anew each time
+    for name in ("demo", "other", "third"):
+        fake_index.add_wheel(name, "1.0")
+    with client_of(fake_index, cache_dir=tmp_path) as client:
+        client.page(main_page("demo"))
+    fake_index.requests.clear()
+    came = threading.Event()
+
+    def third() -> None:
+        client.page(main_page("third"))
+        came.set()
+
+    with client_of(fake_index, cache_dir=tmp_path) as client:
+        client.prefetch(pages=[main_page("other")])
+        client.ahead(third)
+        assert fake_index.requests == []
+        client.page(main_page("demo"))
+        assert came.wait(30)
+        assert client.page(main_page("other")).found
+        assert len(fake_index.requests) == 3

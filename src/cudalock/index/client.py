@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,6 +75,8 @@ class IndexClient:
         self._cache = DiskCache(self.settings.cache_dir)
         self._once = Once()
         self._workers = Workers(self.settings.connections)
+        self._asking = self._cache.is_empty()
+        self._postponed: deque[Callable[[], object]] = deque()
         self._pages: dict[PageRef, ProjectPage] = {}
         self._metadata_read = 0
         self._heard: set[str] = set()
@@ -148,28 +151,26 @@ class IndexClient:
 
     def prefetch(self, *, pages: Iterable[PageRef] = (), metadata: Iterable[IndexFile] = ()) -> None:
         """See :class:`IndexReader`; as :meth:`ahead`."""
-        if not self._may_ask_early:
-            return
         for ref in pages:
             if not self._once.claimed(("page", ref)):
-                self._workers.submit(_quiet(partial(self.page, ref)))
+                self.ahead(partial(self.page, ref))
         for file in metadata:
             if not self._once.claimed(("metadata", file.url, file.sha256)):
-                self._workers.submit(_quiet(partial(self.metadata, file)))
+                self.ahead(partial(self.metadata, file))
 
     def warm_up(self) -> None:
         """Loads in the background what the first request to the main index will need, unless the cache may answer."""
-        if self._cache.is_empty():
+        if self._asking:
             self.ahead(partial(self._fetcher.warm_up, self._urls["main"]))
 
     def ahead(self, task: Callable[[], object]) -> None:
-        """See :class:`IndexReader`; dropped as long as the disk cache has all answers: there is nothing to wait for."""
-        if self._may_ask_early:
+        """See :class:`IndexReader`; waits as long as the disk cache has all answers: there is nothing to gain then."""
+        if self.settings.offline:
+            return
+        if self._asking:
             self._workers.submit(_quiet(task))
-
-    @property
-    def _may_ask_early(self) -> bool:
-        return not self.settings.offline and (self._fetcher.used or self._cache.is_empty())
+        else:
+            self._postponed.append(task)
 
     # -- more
 
@@ -239,6 +240,7 @@ class IndexClient:
         if kept is not None and kept.status == 200 and kept.is_fresh(now) and not self.settings.refresh:
             return kept
         validators = kept.validators if kept is not None and kept.status == 200 else {}
+        self._start_asking()
         got = self._fetcher.get(
             url, headers={"Accept": accept, **validators}, limit=MAX_PAGE_BYTES, accept=absent | {304}, packed=True
         )
@@ -295,6 +297,7 @@ class IndexClient:
             if self.settings.offline:
                 return None
             url = file.url + ".metadata"
+            self._start_asking()
             try:
                 got = self._fetcher.get(url, limit=MAX_METADATA_BYTES, accept=frozenset({403, 404, 410}))
             except TransportError as error:
@@ -352,6 +355,14 @@ class IndexClient:
     def _need_network(self, url: str) -> None:
         if self.settings.offline:
             raise offline_miss(url)
+        self._start_asking()
+
+    def _start_asking(self) -> None:
+        """An answer is not in the cache: from now on the rest is asked for early, beginning with what waited."""
+        self._asking = True
+        with contextlib.suppress(IndexError):
+            while True:
+                self._workers.submit(_quiet(self._postponed.popleft()))
 
 
 class _KeptFile(RemoteFile):

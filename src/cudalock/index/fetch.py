@@ -215,11 +215,6 @@ class Fetcher:
         part = f" ({wanted})" if wanted else ""
         self._reporter.message("debug", f"GET {shown_url(url)}{part}: {status}, {size} bytes in {seconds:.3f} s")
 
-    @property
-    def used(self) -> bool:
-        """Whether anything had to be asked of a server so far."""
-        return bool(self._clients)
-
     def close(self) -> None:
         """Closes all connections; waiting repeats give up."""
         self._closing.set()

@@ -36,7 +36,7 @@ from cudalock.resolve.context import Context, direct_file
 from cudalock.resolve.distribution import problem_of, read_metadata
 from cudalock.resolve.lacking import Lacking
 from cudalock.resolve.observer import wanted_identifiers
-from cudalock.resolve.scout import Scout, growing_batches
+from cudalock.resolve.scout import MOST_AT_ONCE, Scout, growing_batches
 from cudalock.resolve.wants import (
     BUILD,
     IMPOSSIBLE,
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from resolvelib.providers import Preference
 
 __all__ = ["Provider"]
-
-_MOST_AT_ONCE = 8
-"""As many versions of a project, at most, have their metadata fetched together when one after the other is refused."""
 
 
 class Provider(AbstractProvider[Want, Choice, str]):
@@ -227,8 +224,8 @@ class Provider(AbstractProvider[Want, Choice, str]):
     ) -> Iterator[Choice]:
         extras = frozenset(extra for want in wants for extra in want.extras)
         candidates = self._candidates(project, wants, extras)
-        most = 1 if project == TORCH or project in TRITON_NAMES else _MOST_AT_ONCE  # those are read to be judged
-        for batch in growing_batches(candidates, most):
+        judged = project == TORCH or project in TRITON_NAMES  # each is read for that, so none is taken early
+        for batch in growing_batches(candidates, most=1 if judged else MOST_AT_ONCE):
             self.context.pages.announce_metadata(candidate.file for candidate in batch)
             for candidate in batch:
                 if not any(isinstance(other, Candidate) and _covers(other, candidate) for other in refused):

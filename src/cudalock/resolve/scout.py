@@ -19,9 +19,12 @@ from cudalock.candidates import TORCH, TRITON_NAMES, fitting_files
 from cudalock.resolve.context import Context
 from cudalock.resolve.wants import PackageWant
 
-__all__ = ["Scout", "growing_batches"]
+__all__ = ["MOST_AT_ONCE", "Scout", "growing_batches"]
 
 T = TypeVar("T")
+
+MOST_AT_ONCE = 8
+"""As many versions of a project, at most, have their metadata fetched together when one after the other is refused."""
 
 
 class Scout:

@@ -11,7 +11,9 @@ from cudalock.host.model import Gpu, Host
 from cudalock.target.model import TargetGpu
 from cudalock.versions import ComputeCapability
 
-__all__ = ["counted", "describe", "gpu_from_text", "host_gpus", "is_tegra"]
+__all__ = [
+    "counted", "describe", "gpu_from_text", "host_gpus", "is_tegra", "one_capability", "stated_capability",
+]  # fmt: skip
 
 _TEGRA = frozenset(ComputeCapability.parse(text) for text in ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0"))
 """Capabilities that only Tegra modules (Jetson, DRIVE) have."""
@@ -24,7 +26,7 @@ def gpu_from_text(text: str) -> TargetGpu:
         UsageError: ``gpu-unknown`` with near matches; ``gpu-ambiguous`` with the choices where a name stands for
             products of several capabilities.
     """
-    capability = _capability(text)
+    capability = stated_capability(text)
     if capability is not None:
         if facts.driver_range(capability) is None:
             raise UsageError(
@@ -35,24 +37,36 @@ def gpu_from_text(text: str) -> TargetGpu:
             )
         return TargetGpu(compute_capability=capability)
     product = facts.find_product(text)
+    return TargetGpu(
+        compute_capability=one_capability(product, text, option="gpu"),
+        name=product.name,
+        forward_compatible=product.forward_compatible,
+    )
+
+
+def stated_capability(text: str) -> ComputeCapability | None:
+    """The compute capability that a text states (``8.9``, ``sm_89``), None if it is something else."""
+    try:
+        return ComputeCapability.parse(text.strip().lower())
+    except ValueError:
+        return None
+
+
+def one_capability(product: facts.ProductMatch, text: str, *, option: str) -> ComputeCapability:
+    """The capability of a product found for ``text``, which was given with ``--OPTION``.
+
+    Raises:
+        UsageError: ``gpu-ambiguous`` with the choices where the name stands for products of several capabilities.
+    """
     if len(product.capabilities) != 1:
         choices = [str(capability) for capability in product.capabilities]
         raise UsageError(
             "gpu-ambiguous",
             f"{product.name} exists with compute capability {' and '.join(choices)}",
-            hint=f"say which: {' or '.join(f'--gpu {choice}' for choice in choices)}",
-            details={"gpu": text, "choices": choices},
+            hint=f"say which: {' or '.join(f'--{option} {choice}' for choice in choices)}",
+            details={option: text, "choices": choices},
         )
-    return TargetGpu(
-        compute_capability=product.capabilities[0], name=product.name, forward_compatible=product.forward_compatible
-    )
-
-
-def _capability(text: str) -> ComputeCapability | None:
-    try:
-        return ComputeCapability.parse(text.strip().lower())
-    except ValueError:
-        return None
+    return product.capabilities[0]
 
 
 def counted(gpus: Iterable[TargetGpu]) -> tuple[TargetGpu, ...]:

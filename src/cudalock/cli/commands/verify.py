@@ -66,12 +66,10 @@ def parse_archs(texts: tuple[str, ...]) -> tuple[ComputeCapability, ...]:
 
 def _arch(text: str) -> ComputeCapability:
     from cudalock import facts
-    from cudalock.versions import ComputeCapability
+    from cudalock.target.gpus import one_capability, stated_capability
 
-    try:
-        return ComputeCapability.parse(text.strip().lower())
-    except ValueError:
-        pass
+    if (capability := stated_capability(text)) is not None:
+        return capability
     try:
         product = facts.find_product(text)
     except UsageError as error:
@@ -82,15 +80,7 @@ def _arch(text: str) -> ComputeCapability:
             hint=f"{f'close to it: {near}; or ' if near else ''}write e.g. --arch 9.0, --arch sm_120 or --arch H100",
             details=error.details,
         ) from error
-    if len(product.capabilities) != 1:
-        choices = [str(capability) for capability in product.capabilities]
-        raise UsageError(
-            "gpu-ambiguous",
-            f"{product.name} exists with compute capability {' and '.join(choices)}",
-            hint=f"say which: {' or '.join(f'--arch {choice}' for choice in choices)}",
-            details={"arch": text, "choices": choices},
-        )
-    return product.capabilities[0]
+    return one_capability(product, text, option="arch")
 
 
 def _lock(path: str | None) -> Lock | None:
