@@ -15,7 +15,19 @@ from typing import Any
 
 from cudalock.lock.environment import INCOMPLETE_MARKER, STATE
 
-__all__ = ["InstallState", "STATE", "begin", "finish", "incomplete_mode", "incomplete_reason", "read_state"]
+__all__ = [
+    "NEW_SUFFIX",
+    "STATE",
+    "InstallState",
+    "begin",
+    "finish",
+    "incomplete_mode",
+    "incomplete_reason",
+    "read_state",
+]
+
+NEW_SUFFIX = ".cudalock-new"
+"""Ends the name of an environment's folder until the mark lies in it."""
 
 _SCHEMA = 1
 
@@ -50,12 +62,23 @@ class InstallState:
 
 
 def begin(venv: Path, *, lock: Path, mode: str) -> None:
-    """Marks ``venv`` as incomplete; ``mode`` is ``create`` or ``sync``. Its folder is made if it is not there."""
-    venv.mkdir(parents=True, exist_ok=True)
+    """Marks ``venv`` as incomplete; ``mode`` is ``create`` or ``sync``.
+
+    A folder that is not there is made under another name, and gets its own with the mark in it: killed in between, an
+    empty folder would look like one that the user made, and the environment that it was to replace would be forgotten.
+    """
     before = _read(venv / STATE) or _read(venv / INCOMPLETE_MARKER) or {}
     mark = {"schema": _SCHEMA, "lock": str(lock), "mode": mode, "deviating": before.get("deviating", {})}
-    _write(venv / INCOMPLETE_MARKER, mark)
-    (venv / STATE).unlink(missing_ok=True)
+    if not venv.exists():
+        new = venv.with_name(venv.name + NEW_SUFFIX)
+        new.mkdir(parents=True, exist_ok=True)
+        _put(new / INCOMPLETE_MARKER, mark)
+        new.rename(venv)
+    elif mode == "create":  # nothing but the mark may ever lie in a folder that was empty; half a mark is one too
+        _put(venv / INCOMPLETE_MARKER, mark)
+    else:
+        _write(venv / INCOMPLETE_MARKER, mark)
+        (venv / STATE).unlink(missing_ok=True)
 
 
 def finish(venv: Path, state: InstallState) -> None:
@@ -98,11 +121,15 @@ def read_state(venv: Path) -> InstallState | None:
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
+    _put(temporary, content)
+    temporary.replace(path)
+
+
+def _put(path: Path, content: Mapping[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(content, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

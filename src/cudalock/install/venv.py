@@ -99,7 +99,7 @@ def put_aside(venv: Path) -> Iterator[None]:
     waiting = _waiting(venv)
     if (venv / INCOMPLETE_MARKER).exists():
         _remove(venv)
-    elif venv.exists():
+    elif venv.exists() and any(venv.iterdir()):  # an empty folder is filled where it is: it may be a mounted volume
         _remove(waiting)
         _move(venv, waiting)
     try:
@@ -118,11 +118,12 @@ def bring_back(venv: Path) -> bool:
     Returns:
         Whether there was something to do.
     """
-    trash = venv.with_name(f"{venv.name}{_TRASH}")
-    if trash.is_dir() and not trash.is_symlink():
-        from shutil import rmtree
+    for suffix in (_TRASH, state.NEW_SUFFIX):
+        rest = venv.with_name(venv.name + suffix)
+        if rest.is_dir() and not rest.is_symlink():
+            from shutil import rmtree
 
-        rmtree(trash, ignore_errors=True)
+            rmtree(rest, ignore_errors=True)
     waiting = _waiting(venv)
     if os.path.lexists(venv) or not (waiting / "pyvenv.cfg").is_file():
         return False
