@@ -12,7 +12,7 @@ import json.scanner
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 from cudalock.index.model import IndexFile
 from cudalock.index.packing import unpack
@@ -85,10 +85,12 @@ def _group(filename: str) -> str:
 
 
 class _Text:
-    """The text of a page; of a large one, only what was sent is kept after it was read for the first time.
+    """The text of a page; of a large one, only what was sent is kept once another was read after it.
 
-    Mostly one version is looked at, right after the page has come; a few pages are looked at again later.
+    Mostly one version is looked at, right after the page has come; of a few pages (torch's) one after the other.
     """
+
+    _recent: ClassVar[tuple[_Text | None, str]] = (None, "")
 
     def __init__(self, text: str, packed: bytes | None) -> None:
         self._packed = packed if packed is not None and len(text) > _LARGE_TEXT else None
@@ -97,10 +99,16 @@ class _Text:
 
     def read(self) -> str:
         text = self._plain
-        if self._packed is not None:
-            self._plain = None
-            text = text if text is not None else unpack(self._packed, 4 * self._length).decode()
-        return text or ""
+        if self._packed is None:
+            return text or ""
+        if text is None:
+            whose, text = _Text._recent  # read and replaced as a whole: threads may read pages at once
+            if whose is self:
+                return text
+            text = unpack(self._packed, 4 * self._length).decode()
+        self._plain = None
+        _Text._recent = (self, text)
+        return text
 
 
 class LazyFiles(Sequence[IndexFile]):
