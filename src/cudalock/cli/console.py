@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cudalock.cli.output import clean, console_for
+from cudalock.cli.output import clean, console_for, draws_on, emit_line
 from cudalock.progress import Level, Reporter
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ConsoleReporter(Reporter):
     def step(self, text: str) -> None:
         """A stage has begun."""
         if self.verbosity >= 0:
-            self._print(text, "bold green", prefix="")
+            self._print(text, "green", prefix="")
 
     def message(self, level: Level, text: str, *, code: str | None = None) -> None:
         """A note or warning is shown once, however often it is reported."""
@@ -99,12 +99,5 @@ class ConsoleReporter(Reporter):
         return self._progress
 
     def _print(self, text: str, style: str, *, prefix: str, suffix: str = "") -> None:
-        from rich.text import Text
-
-        line = Text()
-        if prefix:
-            line.append(f"{prefix}: ", style=style)
-            line.append(clean(text) + suffix)
-        else:
-            line.append(clean(text), style=style if style != "bold green" else "green")
-        self.console.print(line)
+        parts = [(f"{prefix}: ", style), text + suffix] if prefix else [(text, style)]
+        emit_line(*parts, stderr=True, console=self.console if draws_on(sys.stderr) else None)

@@ -198,21 +198,9 @@ def _tell(error: CudalockError, *, as_json: bool) -> None:
     if as_json:
         emit_json({"error": _cleaned(error.to_json())})
     else:
-        from rich.text import Text
+        from cudalock.cli.render import print_error
 
-        from cudalock.cli.output import console_for
-
-        console = console_for(stderr=True)
-        line = Text()
-        line.append("error: ", style="bold red")
-        line.append(clean(error.message))
-        line.append(f" [{error.code}]", style="dim")
-        console.print(line)
-        if error.hint:
-            hint = Text("\n")
-            hint.append("hint: ", style="bold cyan")
-            hint.append(clean(error.hint))
-            console.print(hint)
+        print_error(error.message, error.code, error.hint)
 
 
 def _cleaned(value: Any) -> Any:

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import unicodedata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["clean", "console_for", "emit_json", "emit_text"]
+__all__ = ["clean", "console_for", "draws_on", "emit_json", "emit_line", "emit_text"]
 
 SCHEMA = 1
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -47,6 +48,30 @@ def emit_text(text: str) -> None:
     """Writes a result for people to stdout."""
     sys.stdout.write(clean(text).rstrip("\n") + "\n")
     sys.stdout.flush()
+
+
+def draws_on(stream: TextIO) -> bool:
+    """Whether colours may be wanted on a stream: a terminal, or what the environment declares to be one.
+
+    Elsewhere text goes out as it is, without rich, whose import takes longer than many a command.
+    """
+    return stream.isatty() or bool(os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE"))
+
+
+def emit_line(*parts: str | tuple[str, str], stderr: bool = False, console: Console | None = None) -> None:
+    """Writes one line of texts, or (text, rich style) pairs, cleaned.
+
+    ``console`` is the one to use on a terminal where there is one already; a bar may be moving on it.
+    """
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    stream = sys.stderr if stderr else sys.stdout
+    if console is None and not draws_on(stream):
+        stream.write("".join(clean(text) for text, _ in pairs) + "\n")
+        stream.flush()
+        return
+    from rich.text import Text
+
+    (console or console_for(stderr=stderr)).print(Text.assemble(*((clean(text), style) for text, style in pairs)))
 
 
 def console_for(*, stderr: bool) -> Console:

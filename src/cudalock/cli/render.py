@@ -5,39 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from cudalock.cli.output import clean
+from cudalock.cli.output import emit_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cudalock.findings import Finding
 
-__all__ = ["print_findings", "print_hint"]
+__all__ = ["print_error", "print_findings", "print_hint"]
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 
 
-def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+def print_findings(findings: Iterable[Finding], *, stderr: bool = False) -> None:
     """One block a finding: severity, sentence and code, then cause and fix where there are any."""
     for finding in findings:
-        line = Text()
-        line.append(f"{finding.severity}: ", style=_STYLES[finding.severity])
-        line.append(clean(finding.message))
-        line.append(f" [{finding.code}]", style="dim")
-        console.print(line)
+        emit_line(
+            (f"{finding.severity}: ", _STYLES[finding.severity]),
+            finding.message,
+            (f" [{finding.code}]", "dim"),
+            stderr=stderr,
+        )
         if finding.cause:
-            console.print(Text(f"  cause: {clean(finding.cause)}"))
+            emit_line(f"  cause: {finding.cause}", stderr=stderr)
         if finding.fix:
-            fix = Text("  fix: ", style="bold")
-            fix.append(clean(finding.fix), style="not bold")
-            console.print(fix)
+            emit_line(("  fix: ", "bold"), finding.fix, stderr=stderr)
 
 
-def print_hint(console: Console, text: str) -> None:
+def print_error(message: str, code: str, hint: str | None) -> None:
+    """What ended a command, and the next step."""
+    emit_line(("error: ", "bold red"), message, (f" [{code}]", "dim"), stderr=True)
+    if hint:
+        print_hint(hint)
+
+
+def print_hint(text: str) -> None:
     """A next step, set apart from what stands above it."""
-    hint = Text("\n")
-    hint.append("hint: ", style="bold cyan")
-    hint.append(clean(text))
-    console.print(hint)
+    emit_line("\n", ("hint: ", "bold cyan"), text, stderr=True)

@@ -51,12 +51,12 @@ def _machine(session: Session, options: dict[str, Any]) -> Any:
 
 
 def _draw(lock: str, report: Any) -> None:
-    from cudalock.cli.output import console_for, emit_text
+    from cudalock.cli.output import emit_text
 
     if report.findings:
         from cudalock.cli.render import print_findings
 
-        print_findings(console_for(stderr=False), report.findings)
+        print_findings(report.findings)
     for item in report.unknown:
         emit_text(f"unknown: {item}")
     if report.passed:

@@ -104,7 +104,7 @@ def _venv_of(evidence: Evidence, venv: str | None) -> Path | None:
 
 
 def _draw(report: DoctorReport) -> None:
-    from cudalock.cli.output import console_for, emit_text
+    from cudalock.cli.output import emit_text
     from cudalock.cli.render import print_findings
 
     examined = report.examined
@@ -112,7 +112,7 @@ def _draw(report: DoctorReport) -> None:
     torch = f"torch {examined['torch']}" if examined["torch"] else "no torch known"
     emit_text(f"examined: {machine}; {examined['environment'] or 'no environment'}: {torch}")
     if report.findings:
-        print_findings(console_for(stderr=False), report.findings)
+        print_findings(report.findings)
         for finding in report.findings:
             for consequence in finding.evidence.get("consequences", ()):
                 if isinstance(consequence, dict):

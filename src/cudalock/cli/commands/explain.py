@@ -54,16 +54,15 @@ def _sources(files: tuple[str, ...], opened: ExitStack) -> Iterator[tuple[str, B
 
 
 def _draw(explanation: Any) -> None:
-    from cudalock.cli.output import console_for, emit_text
+    from cudalock.cli.output import emit_text
     from cudalock.cli.render import print_findings
 
     if explanation.first_stage:
         first = explanation.findings[0].evidence
         emit_text(f"first broken stage: {explanation.first_stage} ({first['where']})")
-    console = console_for(stderr=False)
     for finding in explanation.findings:
         emit_text("")
-        print_findings(console, [finding])
+        print_findings([finding])
         _draw_evidence(finding.evidence)
     if explanation.unknown:
         open_causes = any(finding.severity != "info" for finding in explanation.findings)

@@ -113,7 +113,7 @@ def _draw_removals(
     *,
     deleted: bool,
 ) -> None:
-    from cudalock.cli.output import console_for, emit_text
+    from cudalock.cli.output import emit_text
     from cudalock.cli.render import print_hint
 
     _draw_environment(caches, environment)
@@ -125,7 +125,7 @@ def _draw_removals(
     tail = f"; {kept} kept, because a job may be using them" if kept else ""
     emit_text(f"{verb} {len(gone)} entries, {_size(sum(removal.size_bytes for removal in gone))}{tail}")
     if gone and not deleted:
-        print_hint(console_for(stderr=True), f"`cudalock kernels {action} --yes` removes them")
+        print_hint(f"`cudalock kernels {action} --yes` removes them")
 
 
 def _draw_environment(caches: tuple[KernelCache, ...], environment: KernelEnvironment) -> None:

@@ -229,28 +229,23 @@ def _as_json(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff
 
 
 def _draw(job: _Job, lock: Lock, resolution: Resolution, difference: LockDiff, *, changed: bool, quiet: bool) -> None:
-    from rich.text import Text
+    from cudalock.cli.output import emit_line
 
-    from cudalock.cli.output import clean, console_for
-
-    console = console_for(stderr=False)
     if lock.triple:
-        line = Text(f"torch {lock.triple.torch}", style="bold")
-        line.append(f"  triton {lock.triple.triton or 'none'}")
-        line.append(f"  CUDA {lock.triple.cuda or 'none (CPU build)'}")
         verdict = resolution.triple.verdict if resolution.triple else None
-        if verdict and verdict.mode:
-            line.append(f"  ({verdict.mode.value})", style="dim")
-        console.print(line)
+        emit_line(
+            (f"torch {lock.triple.torch}", "bold"),
+            (f"  triton {lock.triple.triton or 'none'}", "bold"),
+            (f"  CUDA {lock.triple.cuda or 'none (CPU build)'}", "bold"),
+            (f"  ({verdict.mode.value})" if verdict and verdict.mode else "", "dim"),
+        )
     if quiet:
         return
     for name, version in difference.added if job.existing else ():
-        console.print(Text(clean(f"+ {name} {version}"), style="green"))
+        emit_line((f"+ {name} {version}", "green"))
     for name, version in difference.removed:
-        console.print(Text(clean(f"- {name} {version}"), style="red"))
+        emit_line((f"- {name} {version}", "red"))
     for change in difference.changed:
-        console.print(Text(clean(f"~ {change.name} {change.before} -> {change.after}"), style="yellow"))
+        emit_line((f"~ {change.name} {change.before} -> {change.after}", "yellow"))
     state = "wrote" if changed else "unchanged:"
-    console.print(
-        Text(clean(f"{state} {job.path} ({len(resolution.pins)} packages from {', '.join(resolution.indexes)})"))
-    )
+    emit_line(f"{state} {job.path} ({len(resolution.pins)} packages from {', '.join(resolution.indexes)})")

@@ -62,10 +62,9 @@ def program_environment(venv: str | None, environ: Mapping[str, str]) -> dict[st
 def _draw(report: CheckReport, *, least: str) -> None:
     findings = [finding for finding in report.findings if least == "info" or finding.severity != "info"]
     if findings:
-        from cudalock.cli.output import console_for
         from cudalock.cli.render import print_findings
 
-        print_findings(console_for(stderr=True), findings)
+        print_findings(findings, stderr=True)
 
 
 def _become(program: tuple[str, ...], environ: dict[str, str]) -> int:

@@ -93,34 +93,31 @@ def _lock(path: str | None) -> Lock | None:
 
 def rung_printer() -> Callable[[Rung], None]:
     """Prints each rung as soon as it has ended."""
-    from rich.text import Text
+    from cudalock.cli.output import emit_line
 
-    from cudalock.cli.output import clean, console_for
-
-    console = console_for(stderr=False)
     styles = {"passed": "green", "skipped": "dim", "failed": "bold red", "timeout": "bold red", "crashed": "bold red"}
 
     def show(rung: Rung) -> None:
-        line = Text(f"{rung.outcome:8}", style=styles[rung.outcome])
-        line.append(f"{rung.seconds:6.1f} s  {rung.name}", style="not bold default")
-        if rung.detail:
-            line.append(f"  {clean(rung.detail)}", style="dim" if rung.outcome == "passed" else "not bold default")
-        console.print(line)
+        detail = f"  {rung.detail}" if rung.detail else ""
+        emit_line(
+            (f"{rung.outcome:8}", styles[rung.outcome]),
+            f"{rung.seconds:6.1f} s  {rung.name}",
+            (detail, "dim" if rung.outcome == "passed" else ""),
+        )
 
     return show
 
 
 def draw_report(report: VerifyReport) -> None:
     """What the rungs add up to."""
-    from cudalock.cli.output import console_for
+    from cudalock.cli.output import emit_line
     from cudalock.cli.render import print_findings
 
-    console = console_for(stderr=False)
-    print_findings(console, report.findings)
+    print_findings(report.findings)
     if report.proven and report.passed:
-        console.print("proven: kernels ran on every visible GPU", style="bold green")
+        emit_line(("proven: kernels ran on every visible GPU", "bold green"))
     elif report.passed:
-        console.print("passed; nothing ran on a GPU, so the GPU is not proven")
+        emit_line("passed; nothing ran on a GPU, so the GPU is not proven")
 
 
 def report_json(report: VerifyReport) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -53,13 +54,10 @@ def command(session: Session, venv: str | None, threshold: int, program: tuple[s
 
 
 def _draw(report: WatchReport, *, verbose: bool) -> None:
-    from cudalock.cli.output import clean, console_for
+    from cudalock.cli.output import emit_line
     from cudalock.cli.render import print_findings
 
-    console = console_for(stderr=True)
-
-    def line(text: str) -> None:
-        console.print(clean(text), markup=False)
+    line = partial(emit_line, stderr=True)
 
     if not report.processes:
         line("cudalock watch: no Python process was seen; a Python with -I, -E or -S ignores the hook")
@@ -95,7 +93,7 @@ def _draw(report: WatchReport, *, verbose: bool) -> None:
             line(f"torch.compile compiled {function.name} {function.compiled} times{reason}")
     for text in report.unsupported:
         line(f"not understood: {text}")
-    print_findings(console, report.findings)
+    print_findings(report.findings, stderr=True)
 
 
 command.allow_interspersed_args = False
