@@ -15,6 +15,9 @@ def main() -> None:
 
         print(f"cudalock {__version__}")  # noqa: T201
         sys.exit(0)
+    from cudalock.cli.memory import collect_seldom
+
+    collect_seldom()
     from cudalock.cli.main import run
 
     sys.exit(run(arguments))

@@ -21,12 +21,13 @@ projects = ["our-kernels"]
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import tomli
 
 from cudalock.errors import UsageError, nested_or_endless
 
@@ -229,14 +230,14 @@ def read_config(start: Path | None = None, *, path: Path | None = None) -> Proje
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomli.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             "config-unreadable", f"cannot read {path}: {error.strerror or error}", hint="check its permissions"
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError("config-not-toml", f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except tomli.TOMLDecodeError as error:
         match = re.search(r"line (\d+)", str(error))
         where = f"{path}:{match[1]}" if match else str(path)
         raise UsageError(

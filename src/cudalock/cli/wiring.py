@@ -300,11 +300,11 @@ def _with_options(request: Request, options: Mapping[str, Any]) -> Request:
 
 
 def _project_here() -> Path | None:
-    import tomllib
+    import tomli
 
     path = Path("pyproject.toml")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomli.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None  # an unreadable one is reported by the configuration
     return Path() if "project" in document else None

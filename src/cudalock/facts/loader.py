@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import tomli
 
 from cudalock.errors import UsageError
 
@@ -244,8 +245,8 @@ def read_table(text: str, file: str) -> Table:
         FactsError: it is no TOML, a row is not a table, or a row's ``source`` is not listed in ``[sources]``.
     """
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
         raise FactsError(f"{file} is not valid TOML: {error}", file=file) from error
     sources = content.get("sources", {})
     if not isinstance(sources, dict) or not all(isinstance(value, str) and value for value in sources.values()):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 import tarfile
-import tomllib
 import zipfile
 import zlib
 from typing import IO, Any
 
+import tomli
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudalock.errors import TransportError
@@ -85,7 +85,7 @@ def _is_static(content: bytes | None) -> bool:
     if content is None:
         return False
     try:
-        project: Any = tomllib.loads(content.decode("utf-8")).get("project")
+        project: Any = tomli.loads(content.decode("utf-8")).get("project")
     except (ValueError, RecursionError):
         return False
     if not isinstance(project, dict):
@@ -99,7 +99,7 @@ def _build_requires(content: bytes | None) -> list[str]:
     """From ``[build-system]``; without one setuptools is the build backend (PEP 518)."""
     usual = ["setuptools", "wheel"]
     try:
-        system: Any = tomllib.loads((content or b"").decode("utf-8")).get("build-system")
+        system: Any = tomli.loads((content or b"").decode("utf-8")).get("build-system")
     except (ValueError, RecursionError):
         return usual
     requires = system.get("requires") if isinstance(system, dict) else None

@@ -6,11 +6,12 @@ import contextlib
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import tomli
 
 from cudalock.errors import InternalError, UsageError, nested_or_endless
 from cudalock.lock.document import DocumentError, TooNewError, parse_lock
@@ -90,10 +91,10 @@ def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
 
 def _document(text: str, shown: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomli.loads(text)
     except (ValueError, RecursionError) as error:
         conflict = "<<<<<<<" in text
-        said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else nested_or_endless(error)
+        said = str(error) if isinstance(error, tomli.TOMLDecodeError) else nested_or_endless(error)
         reason = "it holds conflict markers of a merge" if conflict else said
         raise UsageError(
             "lock-not-toml",
@@ -188,7 +189,7 @@ def refuse_foreign(path: Path, *, force: bool = False) -> None:
 def _is_ours(path: Path) -> bool:
     """Whether it carries our table; an unfinished merge of one of our locks does not count, as nobody can tell."""
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+        document = tomli.loads(path.read_bytes().decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     tool = document.get("tool")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
@@ -118,7 +118,7 @@ def read_project(location: Path) -> Project:
     path = location / "pyproject.toml" if location.is_dir() else location
     shown = path.name if path.name == "pyproject.toml" else str(path)
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+        document = tomli.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise UsageError(
             "project-missing",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import tomli
 
 from cudalock.doctor.rules.situation import Situation, make_finding
 from cudalock.errors import UsageError
@@ -162,8 +163,8 @@ def lint_containerd(text: str, name: str) -> tuple[Finding, ...]:
         UsageError: ``containerd-config-invalid`` if it is not TOML.
     """
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
         raise UsageError(
             "containerd-config-invalid", f"{name} is not TOML: {error}", hint="give containerd's config.toml"
         ) from error
