@@ -21,7 +21,7 @@ projects = ["our-kernels"]
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from typing import Any
 import tomli
 
 from cudalock.errors import UsageError, nested_or_endless
+from cudalock.spelling import near_words
 
 __all__ = ["find_pyproject", "OPTION_KEYS", "ProjectConfig", "read_config", "SourceTable", "TargetTable"]
 
@@ -89,13 +90,6 @@ class ProjectConfig:
         return tuple(self.defaults.get("allowed-hosts", ()))
 
 
-def _close_matches(word: str, known: Iterable[str], *, n: int) -> list[str]:
-    """As difflib has it, which is loaded only for this."""
-    import difflib
-
-    return difflib.get_close_matches(word, list(known), n=n)
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TypeError("expected text in quotes")
@@ -148,7 +142,7 @@ def _url(value: Any) -> str:
 def _one_of(*choices: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if value not in choices:
-            near = _close_matches(str(value), choices, n=1)
+            near = near_words(str(value), choices, most=1)
             raise TypeError(f"expected one of {', '.join(choices)}" + (f"; did you mean {near[0]}?" if near else ""))
         return str(value)
 
@@ -278,7 +272,7 @@ class _Reading:
         found = {}
         for key, value in table.items():
             if key not in known:
-                near = _close_matches(key.replace("_", "-"), known, n=1)
+                near = near_words(key.replace("_", "-"), known, most=1)
                 hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
                 raise self._fail(f"{prefix}.{key}", "no such option", hint)
             try:

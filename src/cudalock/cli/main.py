@@ -17,6 +17,7 @@ import click
 from cudalock import __version__
 from cudalock.cli.output import clean, emit_json
 from cudalock.errors import CudalockError, InternalError, UsageError
+from cudalock.spelling import near_words
 
 __all__ = ["cli", "run"]
 
@@ -74,9 +75,7 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], list(_COMMANDS), n=2)
+            near = near_words(args[0], _COMMANDS, most=2)
             raise UsageError(
                 "unknown-command",
                 f"there is no command {args[0]!r}",

@@ -23,10 +23,10 @@ def share_pools() -> None:
 
 
 def collect_seldom() -> None:
-    """Has the collector of reference cycles look at what was made after 20,000 new objects, not after 700.
+    """Has the collector of reference cycles look at what was made after 100,000 new objects, not after 700.
 
     A command makes much and throws away little: of a resolution the collector took a tenth of the time.
     """
     import gc
 
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 100)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cudalock.errors import UsageError
 from cudalock.facts.loader import Row, cached, table
+from cudalock.spelling import near_words
 from cudalock.versions import ComputeCapability, DriverVersion
 
 __all__ = ["find_product", "product_names", "product_of_pci", "ProductMatch", "UnknownProduct"]
@@ -246,11 +247,9 @@ def _candidates(words: tuple[str, ...]) -> tuple[_Product, ...]:
 
 
 def _near(name: str) -> tuple[str, ...]:
-    from difflib import get_close_matches
-
     known = {" ".join(product.bare): product.name for product in _products()}
     wanted = " ".join(_without(_words(name), _BRANDS))
-    return tuple(dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=4, cutoff=0.6)))
+    return tuple(dict.fromkeys(known[match] for match in near_words(wanted, known, most=4)))
 
 
 def _agreed(values: Iterable[bool | None]) -> bool | None:

@@ -6,7 +6,6 @@ for that, because the import takes a third of the time that a whole warm run may
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import shutil
@@ -204,6 +203,8 @@ class _PipConfiguration:
         return self._values.get(option, ("", ""))
 
     def _read(self, path: Path) -> None:
+        import configparser
+
         parser = configparser.RawConfigParser()
         try:
             with path.open(encoding="utf-8") as stream:

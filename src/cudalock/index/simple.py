@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from html import unescape
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
@@ -301,7 +300,11 @@ def _attributes(text: str, position: int) -> tuple[dict[str, str], int]:
     attributes: dict[str, str] = {}
     while (match := _ATTRIBUTE.match(text, position)) is not None:
         value = match[2] or match[3] or match[4] or ""
-        attributes.setdefault(match[1].lower(), unescape(value) if "&" in value else value)
+        if "&" in value:
+            from html import unescape  # most pages are JSON
+
+            value = unescape(value)
+        attributes.setdefault(match[1].lower(), value)
         position = match.end()
     return attributes, position
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from cudalock.errors import UsageError
 from cudalock.requirements.model import AskedRequirement
 from cudalock.requirements.parsing import parse_requirement
+from cudalock.spelling import near_words
 
 __all__ = ["Project", "read_project"]
 
@@ -187,7 +187,7 @@ def _reasons(error: BaseException) -> str:
 def _choices(what: str, name: str, known: Sequence[str]) -> str:
     if not known:
         return f"the project declares no {what}"
-    near = difflib.get_close_matches(name, known, n=1)
+    near = near_words(name, known, most=1)
     return f"did you mean `{near[0]}`?" if near else f"it has the {what} {', '.join(known)}"
 
 

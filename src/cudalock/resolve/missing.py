@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 from packaging.tags import Tag
 from packaging.utils import NormalizedName
@@ -14,6 +13,7 @@ from cudalock.candidates import Listing, Refusal, VersionWish, fitting_files, pa
 from cudalock.errors import AnswerIsNo
 from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
+from cudalock.spelling import near_words
 from cudalock.target.model import Platform
 
 __all__ = ["glibc_floor", "missing_file", "pythons_of", "unknown_package"]
@@ -42,7 +42,7 @@ def _near(project: NormalizedName, more: Iterable[str] = (), *, cutoff: float = 
     family = {*facts.torch_family(), *facts.companions()}
     if project in family:
         return []
-    return get_close_matches(project, sorted({*family, *more} - {project}), 3, cutoff)
+    return near_words(project, sorted({*family, *more} - {project}), cutoff=cutoff)
 
 
 def _meant(near: Sequence[str]) -> str:

@@ -20,7 +20,6 @@ from cudalock.errors import AnswerIsNo, InternalError
 from cudalock.index.model import IndexReader, PageRef
 from cudalock.progress import SILENT, Reporter
 from cudalock.requirements.model import Request
-from cudalock.resolve.conflict import explain
 from cudalock.resolve.context import Context
 from cudalock.resolve.model import Pin, Resolution, Triple
 from cudalock.resolve.notes import Found, held_back, notes_of, warnings_of
@@ -97,6 +96,8 @@ def _solve(provider: Provider, roots: list[PackageWant]) -> Found:
         observer = Observer(provider.observe, provider.take_care)
         return Resolver(provider, observer).resolve(roots, max_rounds=context.options.max_rounds)
     except (ResolutionImpossible, Stuck) as error:
+        from cudalock.resolve.conflict import explain  # much, and only failures need it
+
         raise explain(provider, roots, error.causes) from None
     except ResolutionTooDeep:
         raise AnswerIsNo(

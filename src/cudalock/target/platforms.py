@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cudalock.errors import UsageError
+from cudalock.spelling import near_words
 from cudalock.target.model import Platform, PythonVersion
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def parse_platform(text: str) -> Platform:
             return Platform("linux", machine)
         if libc := _libc_of(libc_text):
             return Platform("linux", machine, libc)
-    near = get_close_matches(text.lower(), _EXAMPLES, n=3, cutoff=0.5) or _EXAMPLES
+    near = near_words(text.lower(), _EXAMPLES, cutoff=0.5) or _EXAMPLES
     raise UsageError(
         "platform-unknown",
         f"{text!r} is not a platform that cudalock knows",

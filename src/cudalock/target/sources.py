@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
 from cudalock.config import TargetTable
 from cudalock.errors import UsageError
+from cudalock.spelling import near_words
 from cudalock.target.platforms import parse_libc
 from cudalock.versions import ComputeCapability, DriverVersion
 
@@ -115,7 +115,7 @@ def _configured(table: TargetTable) -> Layer:
 def _named(name: str, targets: Mapping[str, TargetTable]) -> TargetTable:
     if name in targets:
         return targets[name]
-    near = get_close_matches(name, targets, n=3)
+    near = near_words(name, targets)
     known = ", ".join(sorted(targets)) or "none"
     raise UsageError(
         "target-name-unknown",
