@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["collect_seldom", "share_pools"]
+__all__ = ["collect_seldom", "return_memory"]
 
-_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
+# glibc's malloc.h
+_MMAP_THRESHOLD = -3
+_ARENA_MAX = -8
 
 
-def share_pools() -> None:
-    """Lets all threads take memory from two pools.
+def return_memory() -> None:
+    """Lets glibc give back what is freed, for a resolution that reads a hundred megabytes of index pages in threads.
 
-    glibc gives every thread a pool of its own and keeps there what is freed: with the threads that fetch index pages
-    that is a third of the memory of a large resolution. Other C libraries have nothing like it.
+    It would give every thread a pool of its own and keep there what is freed (a third of the peak), and it would take
+    even megabytes from these pools once the first of them had been freed (a seventh). Other C libraries do neither.
     """
     import ctypes
     import sys
@@ -20,6 +22,7 @@ def share_pools() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_ARENA_MAX, 2)
+            mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 def collect_seldom() -> None:

@@ -139,10 +139,10 @@ def source_rules(options: Mapping[str, Any]) -> SourceRules:
 
 def open_index(session: Session, options: Mapping[str, Any]) -> IndexClient:
     """The index client; which index is the main one is said with ``-v``."""
-    from cudalock.cli.memory import share_pools
+    from cudalock.cli.memory import return_memory
     from cudalock.index import IndexClient
 
-    share_pools()
+    return_memory()
     client = IndexClient(index_settings(session, options), reporter=session.reporter, config=session.config.defaults)
     session.reporter.message("info", f"the main index is {client.main.url} ({client.main.origin})")
     return client

@@ -74,7 +74,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
         self._fits: dict[tuple[PageRef, str, PageRef, str], tuple[Reason, ...]] = {}
         self._listed: dict[tuple[NormalizedName, VersionWish, PageRef | None], Replay[tuple[Version, IndexFile]]] = {}
         self._unwanted: frozenset[str] = frozenset()
-        self._followed: set[tuple[PageRef, str, frozenset[str]]] = set()
+        self._followed: dict[int, Candidate] = {}  # by id(): looked up for every pin after every step
         self._hollow: dict[int, Candidate] = {}
         self._satisfied: dict[tuple[int, int], tuple[PackageWant, Candidate, bool]] = {}
         self._lacking = Lacking(context, self._plain_candidates, self._needs_of)
@@ -198,11 +198,10 @@ class Provider(AbstractProvider[Want, Choice, str]):
         if not self._page_is_given:
             self.torch_page = torch.file.page if isinstance(torch, Candidate) else None
         for pin in state.mapping.values():
-            if isinstance(pin, Candidate) and (key := (*pin.identity, pin.extras)) not in self._followed:
-                self._followed.add(key)
-                self.scout.follow(
-                    want.requirement for want in self._needs.get(key, ()) if isinstance(want, PackageWant)
-                )
+            if id(pin) not in self._followed and isinstance(pin, Candidate):
+                self._followed[id(pin)] = pin
+                needs = self._needs.get((*pin.identity, pin.extras), ())
+                self.scout.follow(want.requirement for want in needs if isinstance(want, PackageWant))
         self._unwanted = frozenset(state.criteria) - wanted_identifiers(state) - {BUILD, IMPOSSIBLE}
 
     def take_care(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from packaging.requirements import Requirement
@@ -144,9 +145,14 @@ def _needs(provider: Provider, candidate: Candidate) -> set[str]:
 
 
 def _unmarked(requirement: Requirement) -> Requirement:
-    copy = Requirement(str(requirement))
-    copy.marker = None
-    return copy
+    return _parsed_unmarked(str(requirement))
+
+
+@lru_cache(maxsize=8192)  # twenty targets ask for much the same
+def _parsed_unmarked(text: str) -> Requirement:
+    requirement = Requirement(text)
+    requirement.marker = None
+    return requirement
 
 
 def _resolution(provider: Provider, found: Found, chosen: Mapping[NormalizedName, Candidate]) -> Resolution:
