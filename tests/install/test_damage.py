@@ -91,6 +91,7 @@ def test_damage_is_found_and_only_the_damaged_is_reinstalled(lock: Path, tmp_pat
     heard = Listener()
     report = install(lock, venv, options=SYNC, reporter=heard)
     assert not report.up_to_date
+    assert (report.reinstalled, report.added, report.changed) == ({"demo": "1.0"}, {}, {})
     assert "reinstalling demo" in heard.steps
     assert codes(lock, venv) == []
     assert (packages / "demo" / "core.py").read_bytes() == b"x = 1\n"

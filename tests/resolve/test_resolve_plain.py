@@ -76,6 +76,21 @@ def test_unknown_extra_is_noted(world: World) -> None:
     assert [note.code for note in found.notes] == ["extra-unknown"]
 
 
+@pytest.mark.parametrize(("asked", "meant"), [("trch", "torch"), ("torchvison", "torchvision"), ("vlm", "vllm")])
+def test_a_project_named_like_a_slip_is_noted(world: World, asked: str, meant: str) -> None:
+    world.index.add(asked, "1.0")
+    note = world(asked).notes[0]
+    assert note.code == "name-like-another"
+    assert note.facts == {"package": asked, "meant": meant}
+
+
+@pytest.mark.parametrize("name", ["torchx", "torchmetrics", "tritonclient", "pytorch-lightning", "demo"])
+def test_a_project_of_its_own_is_not_noted(world: World, name: str) -> None:
+    world.index.add(name, "1.0", "trhc")
+    world.index.add("trhc", "1.0")  # nobody wrote this one
+    assert world(name).notes == ()
+
+
 def test_markers_are_those_of_the_target(world: World) -> None:
     requires = ['win; sys_platform == "win32"', 'arm; platform_machine == "aarch64"', 'new; python_version >= "3.12"']
     world.index.add("demo", "1.0", *requires)

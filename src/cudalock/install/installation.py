@@ -224,6 +224,9 @@ class Installation:
             added={name: version for name, version in after.items() if name not in before},
             changed={n: (before[n], v) for n, v in after.items() if n in before and before[n] != v},
             removed={name: version for name, version in before.items() if name not in after},
+            reinstalled={
+                name: after[name] for name in sorted(mended.reinstalled) if before.get(name) == after.get(name)
+            },
             hosts=() if self.options.wheelhouse else hosts(document),
         )
 

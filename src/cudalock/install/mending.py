@@ -25,10 +25,12 @@ class Mended:
     """The environment as it was read last, its damage dealt with.
 
     ``deviating`` are the files that remain other than recorded, with their sizes (None: absent).
+    ``reinstalled`` are the packages that were put in once more.
     """
 
     environment: InstalledPackages
     deviating: Mapping[str, int | None]
+    reinstalled: frozenset[NormalizedName] = frozenset()
 
 
 def mend(
@@ -49,19 +51,21 @@ def mend(
         past_cache: whether files can be had without the installer's cache.
     """
     names: frozenset[NormalizedName] = frozenset()
+    reinstalled: frozenset[NormalizedName] = frozenset()
     for fresh in (True,) if created else (False, True):
         environment = read_environment(venv, files=True)
         names = to_reinstall(lock, environment)
         if not names:
-            return _mended(environment, {})
+            return _mended(environment, {}, reinstalled)
         shown = ", ".join(sorted(names))
         if fresh and not past_cache:
             reporter.message(
                 "warning", f"{shown}: files are not as recorded, and without a network they come from a cache"
             )
-            return _mended(environment, {})
+            return _mended(environment, {}, reinstalled)
         reporter.step(f"reinstalling {shown}")
         reinstall(names, fresh)
+        reinstalled |= names
     environment = read_environment(venv, files=True)
     left = {name: paths for name, paths in environment.damaged.items() if name in names}
     if mended := sorted(names - left.keys()):
@@ -70,8 +74,10 @@ def mend(
     if left:
         reporter.message("note", f"the RECORD of {', '.join(left)} does not state the files of its own wheel")
     sites, paths = site_packages(venv), [path for several in left.values() for path in several]
-    return _mended(environment, {path: size_of(f"{site}/{path}") for site in sites for path in paths})
+    return _mended(environment, {path: size_of(f"{site}/{path}") for site in sites for path in paths}, reinstalled)
 
 
-def _mended(environment: InstalledPackages, deviating: Mapping[str, int | None]) -> Mended:
-    return Mended(environment=replace(environment, damaged={}), deviating=deviating)
+def _mended(
+    environment: InstalledPackages, deviating: Mapping[str, int | None], reinstalled: frozenset[NormalizedName]
+) -> Mended:
+    return Mended(environment=replace(environment, damaged={}), deviating=deviating, reinstalled=reinstalled)

@@ -59,6 +59,7 @@ class InstallReport:
         created: the environment was made; False if it was there and was synchronised.
         installer: name and version of the tool, e.g. ``uv 0.13.9``; None if nothing was installed.
         added, removed: name -> version; ``changed``: name -> (before, after).
+        reinstalled: name -> version, of what was there and had damaged files.
         hosts: names of the hosts that the lock's files lie on.
     """
 
@@ -70,4 +71,5 @@ class InstallReport:
     added: Mapping[NormalizedName, str] = field(default_factory=dict)
     changed: Mapping[NormalizedName, tuple[str, str]] = field(default_factory=dict)
     removed: Mapping[NormalizedName, str] = field(default_factory=dict)
+    reinstalled: Mapping[NormalizedName, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()

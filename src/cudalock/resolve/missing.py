@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.tags import Tag
-from packaging.utils import NormalizedName
+from packaging.utils import NormalizedName, canonicalize_name
 
 from cudalock import facts
 from cudalock.candidates import Listing, Refusal, VersionWish, fitting_files, parse_file_name
+from cudalock.compat import Reason
 from cudalock.errors import AnswerIsNo
 from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
-from cudalock.spelling import near_words
+from cudalock.spelling import is_slip_of, near_words
 from cudalock.target.model import Platform
 
-__all__ = ["glibc_floor", "missing_file", "pythons_of", "unknown_package"]
+__all__ = ["glibc_floor", "missing_file", "pythons_of", "slips", "unknown_package"]
 
 _GLIBC = re.compile(r"manylinux_(\d{1,9})_(\d{1,9})_(.+)")
 _OLD_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
@@ -37,9 +38,26 @@ def unknown_package(context: Context, project: NormalizedName, who: str) -> Answ
     )
 
 
+def slips(asked: Iterable[NormalizedName]) -> Iterator[Reason]:
+    """Notes on names that are there but look like slips of well-known ones: such names are registered by others."""
+    for project in sorted(set(asked) - _well_known()):
+        for known in sorted(_well_known()):
+            if is_slip_of(project, known):
+                yield Reason(
+                    rule="choice",
+                    code="name-like-another",
+                    sentence=f"{project} is another project than {known}; if it was meant, correct the requirement",
+                    facts={"package": project, "meant": known},
+                )
+
+
+def _well_known() -> set[NormalizedName]:
+    return {canonicalize_name(name) for name in (*facts.torch_family(), *facts.companions())}
+
+
 def _near(project: NormalizedName, more: Iterable[str] = (), *, cutoff: float = 0.6) -> list[str]:
     """The names well known to cudalock, and ``more``, that ``project`` may be a slip of; none for one of them."""
-    family = {*facts.torch_family(), *facts.companions()}
+    family = _well_known()
     if project in family:
         return []
     return near_words(project, sorted({*family, *more} - {project}), cutoff=cutoff)

@@ -18,6 +18,7 @@ from cudalock.candidates import TORCH, Candidate, build_of_row
 from cudalock.compat import Reason, TorchOption, best_admitted, companion_notes, unlocked_by_driver
 from cudalock.index.model import IndexFile
 from cudalock.resolve.context import Context
+from cudalock.resolve.missing import slips
 from cudalock.resolve.model import Triple
 from cudalock.resolve.provider import Provider
 from cudalock.resolve.wants import Choice, PackageWant, Want, who_wants
@@ -80,6 +81,7 @@ def notes_of(
         notes += _companion_notes(triple, chosen)
         notes += _unlocked(provider.context, triple, provider.context.wish(TORCH, wants).specifiers)
     notes += _missing_extras(provider, chosen)
+    notes += slips(name for name in chosen if any(i.parent is None for i in found.criteria[name].information))
     return tuple({(reason.code, reason.sentence): reason for reason in notes}.values())
 
 

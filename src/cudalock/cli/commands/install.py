@@ -138,9 +138,9 @@ def _draw(report: InstallReport) -> None:
     if report.up_to_date:
         emit_text(f"{report.venv} already holds exactly what the lock names")
         return
-    counts = [f"{len(report.added)} installed"]
-    counts += [f"{len(report.changed)} changed"] if report.changed else []
-    counts += [f"{len(report.removed)} removed"] if report.removed else []
+    done = {"installed": report.added, "changed": report.changed, "removed": report.removed}
+    done["installed again"] = report.reinstalled
+    counts = [f"{len(names)} {what}" for what, names in done.items() if names] or ["0 installed"]
     emit_text(f"{report.venv}: {', '.join(counts)} with {report.installer} (Python {report.python})")
 
 
@@ -154,6 +154,7 @@ def _as_json(report: InstallReport, proven: bool) -> dict[str, Any]:
         "added": dict(report.added),
         "changed": {name: list(change) for name, change in report.changed.items()},
         "removed": dict(report.removed),
+        "reinstalled": dict(report.reinstalled),
         "hosts": list(report.hosts),
         "gpu_proven": proven,
     }
