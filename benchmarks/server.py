@@ -15,18 +15,22 @@ import sys
 import threading
 import urllib.request
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from benchmarks.process import IndexProcess
 from benchmarks.snapshot import Snapshot, SparseWheel
-
-if TYPE_CHECKING:
-    from benchmarks.snapshot import Upstream
 
 __all__ = ["Server", "ServerProcess"]
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _FILE = re.compile(r"/files/([0-9a-f]{2})/([0-9a-f]{2})/([0-9a-f]{60})/([^/]+)")
+
+
+class Upstream(Protocol):
+    """Where a snapshot gets what it lacks from; each says whether there was something."""
+
+    def add_page(self, project: str) -> bool: ...
+    def add_metadata(self, sha256: str, filename: str) -> bool: ...
 
 
 class Server:

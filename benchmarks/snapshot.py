@@ -1,10 +1,8 @@
 """The snapshot: real project pages and real metadata, recorded once and committed compressed.
 
-``python -m benchmarks.snapshot`` records it anew: it serves an empty snapshot on loopback, lets cudalock, uv and pip
-resolve the sets of the benchmark through it, and keeps each page and each METADATA that one of them asked for. Pages
-come whole, as the index that pip is configured for serves them, through cudalock's own client. Left out is what nobody
-looks at and what is made anew of the same length when it is served: URLs (relative then), the hashes of files that no
-tool asked for, and of METADATA all that has no part in resolving (descriptions).
+``python -m benchmarks.record`` records it anew. Left out is what nobody looks at and what is made anew of the same
+length when it is served: URLs (relative then), the hashes of files that no tool asked for, and of METADATA all that has
+no part in resolving (descriptions).
 """
 
 from __future__ import annotations
@@ -13,10 +11,8 @@ import hashlib
 import io
 import json
 import lzma
-import os
-import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +52,10 @@ class Snapshot:
             for file in page["files"]
         ]
         return {**page, "files": files}
+
+    def add_metadata(self, sha256: str, content: bytes) -> None:
+        """Keeps a wheel's METADATA, as far as it takes part in resolving."""
+        self.metadata[sha256] = _for_resolving(content)
 
     def add_page(self, project: str, page: Mapping[str, Any]) -> None:
         """Keeps a page as an index served it (PEP 691), without its URLs."""
@@ -147,75 +147,3 @@ class _Shifted(io.BytesIO):
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return super().seek(offset - self._shift if whence == 0 else offset, whence) + self._shift
-
-
-class Upstream:
-    """Fetches what the snapshot lacks from the index that pip is configured for."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        from cudalock.index import IndexSettings, main_index_url
-        from cudalock.index.credentials import CredentialStore
-        from cudalock.index.fetch import Fetcher
-        from cudalock.progress import SILENT
-
-        self._snapshot = snapshot
-        self._main = main_index_url(None, os.environ, None)
-        given = [(self._main.url, self._main.credentials)] if self._main.credentials else []
-        self._fetcher = Fetcher(IndexSettings(), CredentialStore(given, os.environ), reporter=SILENT)
-        self._urls: dict[str, str] = {}
-
-    def add_page(self, project: str) -> bool:
-        """Adds a project's page; False if the index does not know it."""
-        from cudalock.index.simple import ACCEPT_ANY
-
-        url = f"{self._main.url.rstrip('/')}/{project}/"
-        answer = self._fetcher.get(url, headers={"Accept": ACCEPT_ANY}, limit=10**8, accept=frozenset({404}))
-        if answer.status != 200:
-            return False
-        page = json.loads(answer.body)
-        from urllib.parse import urljoin
-
-        self._urls |= {f["hashes"]["sha256"]: urljoin(answer.url, f["url"]).partition("#")[0] for f in page["files"]}
-        self._snapshot.add_page(project, page)
-        return True
-
-    def add_metadata(self, sha256: str, filename: str) -> bool:
-        """Adds a wheel's METADATA: its sidecar, else by ranged reads."""
-        from cudalock.index.lazy_zip import RemoteFile
-        from cudalock.index.wheel import read_wheel_metadata
-
-        url = self._urls.get(sha256)
-        if url is None or not filename.endswith(".whl"):
-            return False
-        answer = self._fetcher.get(url + ".metadata", limit=10**8, accept=frozenset({403, 404, 410}))
-        if answer.status == 200:
-            content = answer.body
-        else:
-            with RemoteFile(url, self._fetcher) as remote:
-                content = read_wheel_metadata(remote, filename)
-        self._snapshot.metadata[sha256] = _for_resolving(content)
-        return True
-
-
-def _record() -> Iterator[str]:
-    from benchmarks.server import Server
-    from benchmarks.tools import SETS, tools
-
-    snapshot = Snapshot()
-    with Server(snapshot, upstream=Upstream(snapshot)) as server:
-        for set_name, requirements in SETS.items():
-            for tool in tools():
-                for python in tool.recorded_pythons:
-                    outcome = tool.run(requirements, server.index_url, python=python)
-                    yield f"{set_name} {tool.name} {python}: exit {outcome.status}, {len(snapshot.pages)} pages"
-                    if outcome.status:
-                        yield outcome.output[-800:]
-    snapshot.save()
-    counts = f"{len(snapshot.pages)} pages, {len(snapshot.metadata)} METADATA"
-    yield f"{SNAPSHOT.name}: {SNAPSHOT.stat().st_size} bytes, {counts}"
-
-
-if __name__ == "__main__":
-    for line in _record():
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from cudalock.watch.causes import Cause, Variant, causes_of
     from cudalock.watch.child import hooked_environment, watch_command
     from cudalock.watch.inside import Watch, watching
-    from cudalock.watch.report import THRESHOLD, Compilation, CompiledFunction, WatchedKernel, WatchReport, make_report
+    from cudalock.watch.model import THRESHOLD, Compilation, CompiledFunction, WatchedKernel, WatchReport
+    from cudalock.watch.report import make_report
 
 __all__ = [
     "Cause",
@@ -34,6 +35,7 @@ __getattr__, __dir__ = lazy_names(
         "causes": ("Cause", "Variant", "causes_of"),
         "child": ("hooked_environment", "watch_command"),
         "inside": ("Watch", "watching"),
-        "report": ("Compilation", "CompiledFunction", "THRESHOLD", "WatchedKernel", "WatchReport", "make_report"),
+        "model": ("Compilation", "CompiledFunction", "THRESHOLD", "WatchedKernel", "WatchReport"),
+        "report": ("make_report",),
     },
 )

@@ -17,7 +17,8 @@ from typing import Any
 from cudalock.errors import ToolError
 from cudalock.host.starting import started
 from cudalock.watch import hook
-from cudalock.watch.report import THRESHOLD, WatchReport, make_report, read_events
+from cudalock.watch.model import THRESHOLD, WatchReport
+from cudalock.watch.report import make_report, read_events
 
 __all__ = ["hooked_environment", "watch_command"]
 

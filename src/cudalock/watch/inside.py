@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from cudalock.watch import hook
-from cudalock.watch.report import THRESHOLD, WatchReport, make_report
+from cudalock.watch.model import THRESHOLD, WatchReport
+from cudalock.watch.report import make_report
 
 __all__ = ["Watch", "watching"]
 

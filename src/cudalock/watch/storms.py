@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudalock.findings import Finding
-
-if TYPE_CHECKING:
-    from cudalock.watch.report import Compilation, CompiledFunction, WatchedKernel
+from cudalock.watch.model import Compilation, CompiledFunction, WatchedKernel
 
 __all__ = ["count_of_storm", "function_storm", "kernel_storm"]
 

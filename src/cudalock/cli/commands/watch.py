@@ -16,7 +16,7 @@ from cudalock.cli.options import option
 from cudalock.cli.session import Session
 
 if TYPE_CHECKING:
-    from cudalock.watch.report import WatchReport
+    from cudalock.watch.model import WatchReport
 
 __all__ = ["command"]
 
