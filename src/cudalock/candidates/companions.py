@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -17,7 +17,7 @@ from cudalock.candidates.names import parse_file_name
 from cudalock.candidates.pages import Listing, Pages
 from cudalock.candidates.plain import VersionWish, fitting_files
 from cudalock.candidates.triton import TORCH, TRITON_NAMES
-from cudalock.compat import Policy, Reason, companion_fits
+from cudalock.compat import Policy, Reason, companion_fits, companion_lacks_gpu
 from cudalock.index.model import IndexFile, PageRef
 from cudalock.target.model import Target
 from cudalock.versions import CudaVersion
@@ -48,6 +48,8 @@ class CompanionCandidates:
     rules: FileRules
     target: Target
     policy: Policy
+    _lacking: dict[NormalizedName, bool] = field(default_factory=dict)
+    _labels: tuple[str, ...] | None = None
 
     def is_routed(self, project: NormalizedName) -> bool:
         """Whether torch's page decides where this project comes from."""
@@ -118,6 +120,18 @@ class CompanionCandidates:
         reasons = tuple(reason for reason in reasons if not (declared and reason.code == "companion-mismatch"))
         return reasons or self._made_for_main(project, version, file, build)
 
+    def lacks_gpu(self, project: NormalizedName) -> bool:
+        """Whether no release of the project runs on one of the target's GPUs."""
+        if project not in self._lacking:
+            self._lacking[project] = companion_lacks_gpu(project, self.target) is not None
+        return self._lacking[project]
+
+    def decides_as(self, other: CompanionCandidates) -> bool:
+        """Whether for this target the GPUs and the driver decide all that they were asked for another one as there."""
+        if other._labels is not None and labels_to_ask(self.target, self.policy) != other._labels:
+            return False
+        return all(self.lacks_gpu(project) == lacking for project, lacking in other._lacking.items())
+
     def _made_for_main(
         self, project: NormalizedName, version: Version, file: IndexFile, build: Build
     ) -> tuple[Reason, ...]:
@@ -153,7 +167,7 @@ class CompanionCandidates:
         return next(fitting_files([listing.files], wish, self.rules), None) is not None
 
     def _label_listings(self, project: NormalizedName) -> list[Listing]:
-        labels = labels_to_ask(self.target, self.policy)
+        self._labels = labels = labels_to_ask(self.target, self.policy)
         self.pages.announce(PageRef("pytorch", project, label) for label in labels)
         return [self.pages.of_label(label, project) for label in labels]
 

@@ -59,6 +59,7 @@ class TorchCandidates:
 
     Attributes:
         refused: builds passed over so far with the reasons, in the order in which they were looked at.
+        given: the files that :meth:`admitted` came up with, in that order, each with what was asked; None: no more.
     """
 
     pages: Pages
@@ -68,6 +69,7 @@ class TorchCandidates:
     policy: Policy
     reporter: Reporter = SILENT
     refused: dict[FileIdentity, tuple[Build, tuple[Reason, ...]]] = field(default_factory=dict)
+    given: list[tuple[VersionWish, FileIdentity | None]] = field(default_factory=list)
     _judged: dict[FileIdentity, JudgedBuild] = field(default_factory=dict)
     _admitted: dict[VersionWish, Replay[JudgedBuild]] = field(default_factory=dict)
 
@@ -83,7 +85,23 @@ class TorchCandidates:
             identity = judged.file.page, judged.file.filename
             if identity not in given:
                 given.add(identity)
+                self.given.append((wish, identity))
                 yield judged
+        self.given.append((wish, None))
+
+    def decides_as(self, other: TorchCandidates) -> bool:
+        """Whether the very same files come for this target, asked in the order in which another one's were asked.
+
+        And from the same pages: which labels were looked at counts for triton too, and is told.
+        """
+        if any(page.index == "direct" for page, _ in other._judged):
+            return False  # those were judged beside the order
+        asked: dict[VersionWish, Iterator[JudgedBuild]] = {}
+        for wish, identity in other.given:
+            judged = next(asked.setdefault(wish, self.admitted(wish)), None)
+            if (judged and (judged.file.page, judged.file.filename)) != identity:
+                return False
+        return [one.ref for one in self.pages.loaded(TORCH)] == [one.ref for one in other.pages.loaded(TORCH)]
 
     def judge_file(self, file: IndexFile) -> JudgedBuild:
         """One file read and judged; what is refused is remembered with its reasons.

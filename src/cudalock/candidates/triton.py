@@ -38,6 +38,7 @@ class TritonCandidates:
     target: Target
     policy: Policy
     refused: dict[FileIdentity, tuple[Reason, ...]] = field(default_factory=dict)
+    _asked: dict[FileIdentity, tuple[Version, IndexFile]] = field(default_factory=dict)
     _releases: dict[FileIdentity, TritonRelease | None] = field(default_factory=dict)
 
     def admitted(
@@ -70,6 +71,13 @@ class TritonCandidates:
         found = [reason for version, file in self._files(name, wish, None) for reason in self._reasons(version, file)]
         return tuple({reason.sentence: reason for reason in found}.values())
 
+    def decides_as(self, other: TritonCandidates) -> bool:
+        """Whether rule R3 admits for this target what it admits for another one, of all files that it was asked of."""
+        return all(
+            bool(self._reasons(version, file)) == bool(other.refused[identity])
+            for identity, (version, file) in other._asked.items()
+        )
+
     def release(self, version: Version, file: IndexFile) -> TritonRelease | None:
         """The assemblers in a file of triton; None if neither the table nor the file tells."""
         identity = file.page, file.filename
@@ -101,6 +109,7 @@ class TritonCandidates:
     def _reasons(self, version: Version, file: IndexFile) -> tuple[Reason, ...]:
         identity = file.page, file.filename
         if identity not in self.refused:
+            self._asked[identity] = version, file
             release = self.release(version, file)
             self.refused[identity] = () if release is None else triton_verdict(release, self.target, self.policy)[1]
         return self.refused[identity]

@@ -110,6 +110,14 @@ class Context:
         """The URLs that requirements and constraints name for a project."""
         return {requirement.url for requirement in self._requirements(project, wants) if requirement.url}
 
+    def decides_as(self, other: Context) -> bool:
+        """Whether GPUs and driver decide all that they were asked in another resolution as they did there."""
+        return (
+            self.companions.decides_as(other.companions)
+            and self.torch.decides_as(other.torch)
+            and self.triton.decides_as(other.triton)
+        )
+
     def roots(self) -> list[PackageWant]:
         """What was asked for and holds on the target."""
         return [

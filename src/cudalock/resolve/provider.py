@@ -30,7 +30,7 @@ from cudalock.candidates import (
     paired_torch,
     parse_file_name,
 )
-from cudalock.compat import Reason, companion_lacks_gpu, cuda_major_of_distribution
+from cudalock.compat import Reason, cuda_major_of_distribution
 from cudalock.index.model import CoreMetadata, IndexFile, PageRef
 from cudalock.resolve.context import Context, direct_file
 from cudalock.resolve.distribution import problem_of, read_metadata
@@ -233,7 +233,7 @@ class Provider(AbstractProvider[Want, Choice, str]):
     def _candidates(
         self, project: NormalizedName, wants: list[PackageWant], extras: frozenset[str]
     ) -> Iterator[Candidate]:
-        if companion_lacks_gpu(project, self.context.target) is not None:
+        if self.context.companions.lacks_gpu(project):
             return
         wish = self.context.wish(project, wants)
         if urls := self.context.direct_urls(project, wants):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 
 from packaging.requirements import Requirement
@@ -22,6 +22,7 @@ from cudalock.index.model import IndexReader, PageRef
 from cudalock.progress import SILENT, Reporter
 from cudalock.requirements.model import Request
 from cudalock.resolve.context import Context
+from cudalock.resolve.earlier import Earlier, Solved
 from cudalock.resolve.model import Pin, Resolution, Triple
 from cudalock.resolve.notes import Found, held_back, notes_of, warnings_of
 from cudalock.resolve.observer import Observer, Stuck
@@ -45,6 +46,7 @@ def resolve(
     preferred: Mapping[NormalizedName, Version] = MappingProxyType({}),
     options: ResolveOptions = _DEFAULT_OPTIONS,
     reporter: Reporter = SILENT,
+    earlier: Earlier | None = None,
 ) -> Resolution:
     """One file for every package that the request leads to on the target, and the triple if it leads to torch.
 
@@ -59,6 +61,8 @@ def resolve(
         preferred: existing pins, kept where nothing speaks against them and no upgrade was asked for.
         options: use of the PyTorch index, sources, how to get the metadata of source distributions.
         reporter: told what goes on.
+        earlier: what was resolved from the same reader before, for other targets; this answer is added. It saves time
+            and changes nothing.
 
     Raises:
         AnswerIsNo: ``requirements-conflict``, ``no-admissible-build``, ``package-not-found``, ``no-wheel-for-python``,
@@ -66,19 +70,26 @@ def resolve(
         UsageError: a direct URL or a source distribution that cannot be used.
         TransportError: an index that is needed does not deliver.
     """
-    context = Context.make(request, target, reader, policy, preferred, options, reporter)
+    make = partial(Context.make, request, target, reader, policy, preferred, options, reporter)
+    if earlier is not None and (again := earlier.find(make)) is not None:
+        context, solved = again
+        return _resolution(Provider(context, solved.torch_page), solved.found, solved.chosen)
+    context = make()
     roots = context.roots()
     reporter.step(f"resolving {len(roots)} requirement{'s' if len(roots) != 1 else ''}")
     _announce(context, roots)
     page: PageRef | None = None
     for _run in range(_MOST_RUNS):
-        provider = Provider(context, page)
+        known_page = page
+        provider = Provider(context, known_page)
         provider.scout.glance(want.requirement for want in roots)
         found = _solve(provider, roots)
         torch = found.mapping.get(TORCH)
         page = torch.file.page if isinstance(torch, Candidate) else None
         chosen = _bound(provider, found, page)
         if _same_needs(provider, found, chosen):
+            if earlier is not None:
+                earlier.add(Solved(context=context, torch_page=known_page, found=found, chosen=chosen))
             return _resolution(provider, found, chosen)
     raise InternalError("resolution-unsettled", "the companions of torch do not settle on one page")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,9 +76,10 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
         with open_index(session, options) as client:
             client.warm_up()
             jobs = make_jobs()
+            resolve_job = _resolving(session, options, client)
             answers = []
             for job in jobs:
-                answers.append(_resolve_one(session, job, client, options))
+                answers.append(_locked(session, job, client, resolve_job(job), options))
                 done += 1
             statistics = client.statistics
     except KeyboardInterrupt:
@@ -153,22 +154,39 @@ def _check(session: Session, jobs: list[_Job]) -> int:
     return 0
 
 
-def _resolve_one(session: Session, job: _Job, client: IndexClient, options: Mapping[str, Any]) -> dict[str, Any]:
-    from cudalock.lock import build_lock, complete_hashes, diff_locks, preferred_pins, write_lock
-    from cudalock.resolve import resolve
+def _resolving(session: Session, options: Mapping[str, Any], client: IndexClient) -> Callable[[_Job], Resolution]:
+    """The function that resolves one job after the other, each in the light of those before."""
+    from cudalock.lock import preferred_pins
+    from cudalock.resolve import Earlier, resolve
 
-    asked = ", ".join(str(asked.requirement) for asked in job.request.requirements[:4])
-    more = len(job.request.requirements) - 4
-    session.reporter.step(f"resolving {asked}{f' and {more} more' if more > 0 else ''} for {describe(job.target)}")
-    resolution = resolve(
-        job.request,
-        job.target,
-        client,
-        policy=job.policy,
-        preferred=preferred_pins(job.existing) if job.existing else {},
-        options=make_resolve_options(session, options, client),
-        reporter=session.reporter,
-    )
+    earlier = Earlier()
+    resolve_options = make_resolve_options(session, options, client)
+
+    def resolve_job(job: _Job) -> Resolution:
+        asked = ", ".join(str(asked.requirement) for asked in job.request.requirements[:4])
+        more = len(job.request.requirements) - 4
+        some = f"{asked}{f' and {more} more' if more > 0 else ''}"
+        session.reporter.step(f"resolving {some} for {describe(job.target)}")
+        return resolve(
+            job.request,
+            job.target,
+            client,
+            policy=job.policy,
+            preferred=preferred_pins(job.existing) if job.existing else {},
+            options=resolve_options,
+            reporter=session.reporter,
+            earlier=earlier,
+        )
+
+    return resolve_job
+
+
+def _locked(
+    session: Session, job: _Job, client: IndexClient, resolution: Resolution, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Writes the lock of a resolution and says what is worth knowing of it."""
+    from cudalock.lock import build_lock, complete_hashes, diff_locks, write_lock
+
     resolution = complete_hashes(resolution, client)
     urls = {"main": client.main.url, "pytorch": client.settings.pytorch_url, **client.settings.sources}
     lock = build_lock(resolution, job.target, job.request, job.policy, index_urls=urls)
