@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from cudalock.cli.output import clean, console_for, draws_on, emit_line
@@ -35,6 +36,7 @@ class ConsoleReporter(Reporter):
         self._console: Console | None = None
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._drawing = threading.RLock()
         self._shown: set[tuple[str, str]] = set()
 
     @property
@@ -64,36 +66,41 @@ class ConsoleReporter(Reporter):
             self._print(f"  {line}", "dim", prefix="")
 
     def advance(self, what: str, done: int, total: int | None, *, unit: str = "") -> None:
-        """Moves or opens the bar named ``what`` and closes it when it is full."""
+        """Moves or opens the bar named ``what`` and closes it when it is full; called by several threads."""
         if not self._bars_wanted:
             return
-        progress = self._open_progress()
-        if what not in self._tasks:
-            self._tasks[what] = progress.add_task(clean(what), total=total, unit=unit)
-        progress.update(self._tasks[what], completed=done, total=total)
-        if total is not None and done >= total:
-            progress.remove_task(self._tasks.pop(what))
-        if not self._tasks:
-            self.close()
+        with self._drawing:
+            progress = self._open_progress()
+            if what not in self._tasks:
+                self._tasks[what] = progress.add_task(clean(what), total=total, amount="")
+            amount = _amount(done, total, unit)
+            progress.update(self._tasks[what], completed=done, total=total, amount=amount)
+            if total is not None and done >= total:
+                progress.remove_task(self._tasks.pop(what))
+            if not self._tasks:
+                self.close()
 
     def close(self) -> None:
         """Takes the bars off the terminal."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
-            self._tasks.clear()
+        with self._drawing:
+            if self._progress is not None:
+                self._progress.stop()
+                self._progress = None
+                self._tasks.clear()
 
     def _open_progress(self) -> Progress:
         if self._progress is None:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._progress = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=30),
-                TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.fields[unit]}"),
+                TextColumn("{task.fields[amount]}", markup=False),
                 TimeElapsedColumn(),
                 console=self.console,
                 transient=True,
+                redirect_stdout=False,  # stdout is data, and may lead elsewhere than this terminal
+                redirect_stderr=False,
             )
             self._progress.start()
         return self._progress
@@ -101,3 +108,14 @@ class ConsoleReporter(Reporter):
     def _print(self, text: str, style: str, *, prefix: str, suffix: str = "") -> None:
         parts = [(f"{prefix}: ", style), text + suffix] if prefix else [(text, style)]
         emit_line(*parts, stderr=True, console=self.console if draws_on(sys.stderr) else None)
+
+
+def _amount(done: int, total: int | None, unit: str) -> str:
+    """``3/4``, ``1.2/5.0 MB``, or only what was done where nobody knows of how much."""
+    if unit == "bytes":
+        done_text, total_text = (f"{number / 1e6:,.1f}" for number in (done, total or 0))
+        unit = "MB"
+    else:
+        done_text, total_text = f"{done:,}", f"{total or 0:,}"
+    amount = done_text if total is None else f"{done_text}/{total_text}"
+    return f"{amount} {unit}".rstrip()

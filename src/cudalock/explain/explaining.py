@@ -42,8 +42,10 @@ def explain(sources: Iterable[tuple[str, Source]], *, reporter: Reporter = SILEN
     """
     scan = Scan(explanations())
     for number, (name, source) in enumerate(sources):
+        done = 0
         for done in scan.read(number, name, source):
-            reporter.advance("reading", done, None, unit="bytes")
+            reporter.advance(f"reading {name}", done, None, unit="bytes")
+        reporter.advance(f"reading {name}", done, done, unit="bytes")
     return _explanation(causes_of(match for match in scan.matches.values() if _holds(match, scan.matches)))
 
 
