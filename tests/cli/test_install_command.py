@@ -30,6 +30,16 @@ def test_what_is_locked_is_installed(cudalock: Cudalock, lock: Path, folder: Pat
     assert again.json["up_to_date"]
 
 
+def test_offline_without_the_files_says_how_to_get_them(cudalock: Cudalock, lock: Path, folder: Path) -> None:
+    outcome = cudalock("install", "--venv", ".venv", "--offline", "--json", UV_CACHE_DIR=str(folder / "uv"))
+    assert outcome.status == 4
+    assert "cudalock fetch" in outcome.json["error"]["hint"]
+
+
+def test_of_a_lock_without_torch_nobody_is_told_to_prove_a_gpu(cudalock: Cudalock, lock: Path) -> None:
+    assert "GPU" not in cudalock("install", "--venv", ".venv").out
+
+
 def test_an_environment_that_drifted_fails_check(cudalock: Cudalock, lock: Path, folder: Path) -> None:
     assert cudalock("install", "--venv", ".venv").status == 0
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -67,3 +68,14 @@ def test_a_bug_is_reported_as_one(cudalock: Cudalock, monkeypatch: pytest.Monkey
     outcome = cudalock("detect", "--json")
     assert (outcome.status, outcome.code) == (70, "internal-error")
     assert "boom" in outcome.json["error"]["message"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_harm_nothing(closed: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m cudalock matrix --no-target --offline --cache-dir none {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr  # nothing is cached, and that is all that there is to say
+    command = f"{sys.executable} -m cudalock detect --json {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("{") == (">&-" not in closed.replace("2>&-", ""))

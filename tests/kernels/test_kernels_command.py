@@ -41,7 +41,7 @@ def test_prune_is_a_dry_run_unless_told_otherwise(cudalock: Cudalock, cache: Pat
     before = snapshot(cache)
     outcome = cudalock("kernels", "prune")
     assert outcome.status == 0
-    assert "would remove 1 entries" in outcome.out
+    assert "would remove 1 entry" in outcome.out
     assert "--yes" in outcome.err
     assert snapshot(cache) == before
     outcome = cudalock("kernels", "prune", "--yes", "--json")
@@ -52,6 +52,8 @@ def test_prune_is_a_dry_run_unless_told_otherwise(cudalock: Cudalock, cache: Pat
 
 def test_clear_takes_a_cache_by_name(cudalock: Cudalock, tmp_path: Path) -> None:  # noqa: F811
     add_kernel(tmp_path / "mine", "3.6.0", 90)
+    hint = f"`cudalock kernels clear --dir {tmp_path / 'mine'} --yes`"
+    assert hint in cudalock("kernels", "clear", "--dir", tmp_path / "mine").err
     assert cudalock("kernels", "clear", "--dir", tmp_path / "mine", "--yes").status == 0
     assert snapshot(tmp_path / "mine") == set()
     assert cudalock("kernels", "clear", "--dir", tmp_path / "none", "--yes", "--json").code == "kernel-cache-missing"

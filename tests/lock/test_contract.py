@@ -145,6 +145,7 @@ def test_what_is_wrong_names_its_fix() -> None:
     (finding,) = contract_findings(a_lock(linux_target("9.0")), host("9.0", driver="470.57.02"))[:1]
     assert finding.fix is not None
     assert "525.60.13" in finding.fix
+    assert "cudalock resolve --gpu 9.0 --driver 470.57.02 --platform linux-x86_64" in finding.fix, "not the lock's own"
 
 
 def test_an_assembler_newer_than_the_driver_is_found_for_the_gpu_that_it_concerns() -> None:

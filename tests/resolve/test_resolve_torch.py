@@ -277,6 +277,16 @@ def test_unreachable_and_needed(torch_world: World) -> None:
         torch_world("torch", options=ResolveOptions(pytorch="require"))
 
 
+@pytest.mark.parametrize("driver", ["580.65.06", "610.43"])  # with the latter the main index's own build is native
+def test_required_means_asked_whatever_is_pinned(torch_world: World, driver: str) -> None:
+    require, target = ResolveOptions(pytorch="require"), make_target("9.0", driver=driver)
+    assert "pytorch" in torch_world("torch", preferred={"torch": "2.15.0"}, options=require, target=target).indexes
+    torch_world.index.silent.add("pytorch")
+    for preferred in ({"torch": "2.15.0"}, {}):
+        with pytest.raises(TransportError):
+            torch_world("torch", preferred=preferred, options=require, target=target)
+
+
 def test_unreachable_does_not_matter_without_torch(torch_world: World) -> None:
     torch_world.index.silent.add("pytorch")
     assert torch_world("filelock").warnings == ()

@@ -159,6 +159,9 @@ class TorchCandidates:
     # -- order
 
     def _in_order(self, wish: VersionWish) -> Iterator[JudgedBuild]:
+        if self.pages.pytorch == "require":  # it must answer, also where nothing of it is needed
+            for label in labels_to_ask(self.target, self.policy)[:1]:
+                self.pages.of_label(label, TORCH)
         yield from self._preferred(wish)
         done: set[Version] = set()
         while (release := self._next_release(wish, done)) is not None:

@@ -60,7 +60,7 @@ def common_options(function: F) -> F:
         [
             option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
             option("-v", "--verbose", count=True, help="Say more; repeat for still more."),
-            option("-q", "--quiet", count=True, help="Say less; repeat for silence."),
+            option("-q", "--quiet", count=True, help="Say less on stderr; repeat for silence. Results stay."),
             option("--no-progress", is_flag=True, help="Draw no progress bars."),
         ]
     )(function)

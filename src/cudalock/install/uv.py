@@ -111,7 +111,7 @@ class Uv:
         return ToolError(
             "uv-failed",
             f"uv {what} failed (exit status {status}): {words}",
-            hint=_hint(stderr),
+            hint=_hint(stderr, offline="--offline" in arguments),
             details={"command": ["uv", *arguments], "status": status, "stderr": stderr},
         )
 
@@ -130,12 +130,12 @@ _NETWORK = re.compile(
 )
 
 
-def _hint(stderr: str) -> str | None:
+def _hint(stderr: str, *, offline: bool) -> str | None:
     if "ash mismatch" in stderr:
         return (
             "the file is not the one that was locked: do not install it; resolve anew only if you know why it changed"
         )
-    if "network was disabled" in stderr or "offline" in stderr.lower():
+    if offline and (_NETWORK.search(stderr) or "network was disabled" in stderr or "offline" in stderr.lower()):
         return "fetch the files first: cudalock fetch DIR, then cudalock install --wheelhouse DIR"
     if "No space left" in stderr:
         return "free disk space, or set UV_CACHE_DIR to a folder on a larger disk"

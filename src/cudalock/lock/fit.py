@@ -30,7 +30,6 @@ __all__ = ["contract_findings", "Fit", "judge_fit", "python_findings"]
 _LEGACY_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _LIFTED_BY_DRIVER = frozenset({"driver-too-old", "ptx-newer-than-driver", "assembler-newer-than-driver"})
 _CHOSEN = frozenset({"flag", "environment", "config", "facts"})
-_ANEW = "`cudalock resolve` on this machine makes a lock that fits it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +123,9 @@ def _platform(lock: Lock, machine: Target | Host, target: Target) -> list[Findin
         Finding(
             code="lock-not-for-this-machine",
             severity="error",
-            message=f"the lock is for {wanted}, and this machine is {here}",
+            message=f"the lock is for {wanted}, not for {here}",
             evidence={"lock": wanted, "machine": here},
-            fix=_ANEW,
+            fix=_anew(target),
         )
     ]
 
@@ -220,7 +219,7 @@ def _gpus(lock: Lock, target: Target) -> Fit:
 
 def _refusal(reason: Reason, verdict: Verdict, contract: Contract, target: Target) -> Finding:
     """A refusal as an error, with the driver that would lift it where one would."""
-    finding = _finding(reason, "error", fix=_ANEW)
+    finding = _finding(reason, "error", fix=_anew(target))
     if target.driver is None or reason.code not in _LIFTED_BY_DRIVER:
         return finding
     gpu = reason.facts.get("gpu")
@@ -229,7 +228,14 @@ def _refusal(reason: Reason, verdict: Verdict, contract: Contract, target: Targe
         lowest.append(contract.driver_native)
     if not lowest:
         return finding
-    return replace(finding, fix=f"update the driver to {max(lowest)} or newer; or {_ANEW}")
+    return replace(finding, fix=f"update the driver to {max(lowest)} or newer; or {_anew(target)}")
+
+
+def _anew(target: Target) -> str:
+    """How to learn whether anything fits the machine: its own words, as a lock there would speak for another one."""
+    gpus = [f"--gpu {capability}" for capability in target.capabilities]
+    driver = [f"--driver {target.driver}"] if target.driver is not None else []
+    return f"`cudalock resolve {' '.join([*gpus, *driver, '--platform', str(target.platform)])}` takes what fits it"
 
 
 def _finding(reason: Reason, severity: Severity, *, fix: str | None = None) -> Finding:
@@ -268,7 +274,7 @@ def _driver_too_old(target: Target, code: str, lowest: object, needs: str, gpu: 
             "driver_min": str(lowest),
             **({"gpu": str(gpu.compute_capability)} if gpu else {}),
         },
-        fix=f"update the driver to {lowest} or newer; or {_ANEW}",
+        fix=f"update the driver to {lowest} or newer; or {_anew(target)}",
     )
 
 
@@ -289,7 +295,7 @@ def _by_gpus_alone(build: Build, target: Target) -> tuple[Finding, ...]:
                     severity="error",
                     message=f"no code for {gpu}: the build holds {' '.join(holds) or 'no known architecture'}",
                     evidence={"gpu": str(gpu.compute_capability), "architectures": holds},
-                    fix=_ANEW,
+                    fix=_anew(target),
                 )
             )
     return tuple(findings)

@@ -80,7 +80,7 @@ def command(session: Session, venv: str, lock: str, **options: Any) -> int:
         from cudalock.cli.commands.verify import report_json
 
         session.answer(_as_json(report, proven) | {"verify": report_json(verified) if verified else None})
-    elif not proven:
+    elif not proven and document.triple is not None and document.triple.cuda is not None:
         _say_unproven(venv, host, verified)
     return 0 if verified is None or verified.passed else 1
 

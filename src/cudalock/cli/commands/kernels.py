@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,12 @@ def command(session: Session, action: str, venv: str | None, yes: bool, **option
         return 0
     removals = prune(caches, environment, delete=yes) if action == "prune" else clear(caches, delete=yes)
     if not session.answer(_answer(caches, environment, removals, deleted=yes)):
-        _draw_removals(caches, environment, removals, action, deleted=yes)
+        again = [
+            action,
+            *([f"--venv {shlex.quote(venv)}"] if venv else []),
+            *(f"--dir {shlex.quote(one)}" for one in options["dir"]),
+        ]
+        _draw_removals(caches, environment, removals, " ".join(again), deleted=yes)
     return 1 if any(removal.outcome == "failed" for removal in removals) else 0
 
 
@@ -109,7 +115,7 @@ def _draw_removals(
     caches: tuple[KernelCache, ...],
     environment: KernelEnvironment,
     removals: tuple[Removal, ...],
-    action: str,
+    again: str,
     *,
     deleted: bool,
 ) -> None:
@@ -123,9 +129,10 @@ def _draw_removals(
     kept = sum(removal.outcome == "kept" for removal in removals)
     verb = "removed" if deleted else "would remove"
     tail = f"; {kept} kept, because a job may be using them" if kept else ""
-    emit_text(f"{verb} {len(gone)} entries, {_size(sum(removal.size_bytes for removal in gone))}{tail}")
+    entries = "1 entry" if len(gone) == 1 else f"{len(gone)} entries"
+    emit_text(f"{verb} {entries}, {_size(sum(removal.size_bytes for removal in gone))}{tail}")
     if gone and not deleted:
-        print_hint(f"`cudalock kernels {action} --yes` removes them")
+        print_hint(f"`cudalock kernels {again} --yes` removes them")
 
 
 def _draw_environment(caches: tuple[KernelCache, ...], environment: KernelEnvironment) -> None:

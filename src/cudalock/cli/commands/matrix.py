@@ -142,7 +142,7 @@ def _draw_reasons(cells: list[MatrixCell]) -> None:
         for reason in cell.verdict.refusals if cell.verdict else ():
             seen.setdefault(reason.sentence, []).append(str(cell.version))
     if seen:
-        emit_text("> chosen, + admitted, - refused, because:")
+        emit_text("> chosen, + admitted, - refused (R1 driver, R2 GPU code, R3 triton, choice yours), because:")
     for sentence, versions in seen.items():
         more = f" and {len(versions) - 3} more" if len(versions) > 3 else ""
         emit_text(f"  {', '.join(versions[:3])}{more}: {sentence}")

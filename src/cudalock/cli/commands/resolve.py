@@ -83,9 +83,9 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
                 done += 1
             statistics = client.statistics
     except KeyboardInterrupt:
-        left = ", ".join(str(job.path) for job in jobs[done:])
+        kept = [f"{job.path} {'is as before' if job.path.exists() else 'was not written'}" for job in jobs[done:]]
         if jobs:
-            session.reporter.message("warning", f"{left}: as before" if left else "all locks are written")
+            session.reporter.message("warning", ", ".join(kept) or "all locks are written")
         raise
     session.reporter.message("info", f"{statistics.requests} requests, {statistics.bytes / 1e6:.1f} MB")
     session.answer(answers[0] if len(answers) == 1 else {"locks": answers})
