@@ -167,6 +167,18 @@ def test_only_the_lock_and_the_assembler_are_asked_with_architectures(venv: Path
     assert not report.proven
 
 
+def test_without_triton_nothing_is_compiled_for_other_gpus(venv: Path) -> None:
+    fill(venv, triton="3.5.1")
+    archs = (ComputeCapability(9, 0), ComputeCapability(12, 0))
+    report = verify(venv, archs=archs, without_triton=True)
+    assert outcomes(report) == {"cross-compile 9.0": "skipped", "cross-compile 12.0": "skipped"}
+    bare = a_lock(linux_target("9.0", python=sys.version_info[:2]), triton=None)
+    report = verify(venv, lock=bare, archs=archs)
+    assert outcomes(report)["cross-compile 9.0"] == "skipped"
+    assert report.rungs[-1].detail == "the lock has no triton"
+    assert "triton-missing" not in {finding.code for finding in report.findings}
+
+
 @pytest.mark.parametrize("variable", ["TRITON_INTERPRET", "TORCHDYNAMO_DISABLE"])
 def test_variables_that_would_prove_nothing_do_not_reach_the_test(
     venv: Path, monkeypatch: pytest.MonkeyPatch, variable: str

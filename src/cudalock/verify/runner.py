@@ -156,7 +156,12 @@ class _Ladder:
         self._add(Rung(name="lock", outcome="failed" if errors else "passed", detail=detail))
 
     def cross_compile(self, archs: tuple[ComputeCapability, ...]) -> None:
-        """One rung for each architecture; needs neither a GPU nor torch."""
+        """One rung for each architecture; needs neither a GPU nor torch, but Triton."""
+        named = {str(package.name) for package in self.lock.pylock.packages} if self.lock is not None else None
+        if self.without_triton or (named is not None and named.isdisjoint({"triton", "pytorch-triton"})):
+            why = "it compiles with Triton, which is left out" if self.without_triton else "the lock has no triton"
+            self._skip(tuple(f"cross-compile {capability}" for capability in archs), why)
+            return
         for capability in archs:
             self._probe("cross-compile", {"arch": capability.number}, shown=f"cross-compile {capability}")
 
