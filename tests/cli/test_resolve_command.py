@@ -160,3 +160,10 @@ def test_what_comes_from_the_existing_lock_is_said(cudalock: Cudalock, index: Fa
     assert outcome.status == 0
     assert "come from the existing lock" in outcome.err
     assert "platform" in outcome.err
+
+
+def test_check_without_a_lock_says_just_that(cudalock: Cudalock, folder: Path) -> None:
+    outcome = cudalock("resolve", "alpha", "--check", "--json")  # there is no GPU here, and that is not the point
+    assert (outcome.status, outcome.code) == (2, "lock-missing")
+    (folder / "pylock.toml").write_text('lock-version = "1.0"\ncreated-by = "somebody"\npackages = []\n')
+    assert cudalock("resolve", "alpha", "--cpu", "--check", "--json").code == "lock-not-ours"

@@ -99,7 +99,7 @@ def _document(text: str, shown: str) -> dict[str, Any]:
         raise UsageError(
             "lock-not-toml",
             f"{shown} is not TOML: {reason}",
-            hint=_MADE_ANEW + " (with --force, as the file cannot be recognised)",
+            hint="`cudalock resolve --force` makes it anew; without --force no file is replaced that is not recognised",
             details={"file": shown},
         ) from error
 

@@ -130,6 +130,8 @@ def _draw_removals(
     verb = "removed" if deleted else "would remove"
     tail = f"; {kept} kept, because a job may be using them" if kept else ""
     entries = "1 entry" if len(gone) == 1 else f"{len(gone)} entries"
+    if not caches:
+        return
     emit_text(f"{verb} {entries}, {_size(sum(removal.size_bytes for removal in gone))}{tail}")
     if gone and not deleted:
         print_hint(f"`cudalock kernels {again} --yes` removes them")

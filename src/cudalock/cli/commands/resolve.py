@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,6 +69,7 @@ def command(session: Session, requirements: tuple[str, ...], **options: Any) -> 
         raise UsageError("options-conflict", "--output takes one target", hint="leave it out: each target has its file")
     make_jobs = partial(_jobs, session, names, requirements, options, constraints)
     if options["check"]:
+        _require_locks(_path(name, options) for name in names)
         return _check(session, make_jobs())
     jobs: list[_Job] = []
     done = 0
@@ -102,6 +103,10 @@ def _jobs(
     return [_job(session, name, requirements, options, constraints) for name in names]
 
 
+def _path(name: str | None, options: Mapping[str, Any]) -> Path:
+    return Path(options["output"] or (f"pylock.{name}.toml" if name else "pylock.toml"))
+
+
 def _job(
     session: Session,
     name: str | None,
@@ -111,7 +116,7 @@ def _job(
 ) -> _Job:
     from cudalock.lock import recorded_policy, refuse_foreign
 
-    path = Path(options["output"] or (f"pylock.{name}.toml" if name else "pylock.toml"))
+    path = _path(name, options)
     if not options["check"]:
         refuse_foreign(path, force=options["force"])
     existing = None if options["force"] and not _readable(path) else read_lock_if_there(path)
@@ -132,13 +137,26 @@ def _readable(path: Path) -> bool:
     return True
 
 
+def _require_locks(paths: Iterable[Path]) -> None:
+    """Before anything else is looked at: without a lock there is nothing to check."""
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                "lock-missing",
+                f"there is no lock at {path}",
+                hint="`cudalock resolve` with the same arguments, without --check, makes it",
+            )
+
+
 def _check(session: Session, jobs: list[_Job]) -> int:
     from cudalock.lock import outdated
 
     reasons: list[str] = []
     for job in jobs:
         if job.existing is None:
-            raise UsageError("lock-missing", f"there is no lock at {job.path}", hint="`cudalock resolve` makes one")
+            raise UsageError(
+                "lock-not-ours", f"{job.path} was not made by cudalock", hint="--check speaks of cudalock's own locks"
+            )
         reasons += [f"{job.path}: {reason}" for reason in outdated(job.existing, job.request, job.target, job.policy)]
     if reasons:
         raise AnswerIsNo(
