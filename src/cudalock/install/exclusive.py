@@ -34,6 +34,30 @@ def exclusive(venv: Path, reporter: Reporter, *, patience_s: float = _PATIENCE_S
         UsageError: ``venv-busy`` if another installation does not end within ``patience_s`` seconds.
     """
     path = venv.with_name(venv.name + LOCK_SUFFIX)
+    made = _make_folders(path.parent)
+    try:
+        with _locking(path, venv, reporter, patience_s) as inherited:
+            yield inherited
+    finally:
+        for folder in made:  # nothing was made in them, or they are not empty
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Makes a folder and those above it, as the lock needs a place; returns those made, the innermost first."""
+    missing = []
+    while not folder.exists() and folder != folder.parent:
+        missing.append(folder)
+        folder = folder.parent
+    with contextlib.suppress(OSError):  # the installation itself says what is wrong with the place
+        for one in reversed(missing):
+            one.mkdir(exist_ok=True)
+    return missing
+
+
+@contextlib.contextmanager
+def _locking(path: Path, venv: Path, reporter: Reporter, patience_s: float) -> Iterator[tuple[int, ...]]:
     descriptor = _locked(path, venv, reporter, patience_s)
     if descriptor is None:
         yield ()
@@ -56,6 +80,10 @@ def _locked(path: Path, venv: Path, reporter: Reporter, patience_s: float) -> in
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:  # another one has just tidied up the folder that it had made
+            if path.parent.exists() or not _make_folders(path.parent) or not path.parent.exists():
+                return None
+            continue
         except OSError:
             return None
         try:

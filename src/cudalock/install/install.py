@@ -14,7 +14,7 @@ from cudalock.install.documents import hosts
 from cudalock.install.exclusive import exclusive
 from cudalock.install.installation import Installation
 from cudalock.install.model import InstallOptions, InstallReport
-from cudalock.install.venv import Place, bring_back, classify, refuse_unusable
+from cudalock.install.venv import Place, bring_back, classify, refuse_unusable, what_is_left
 from cudalock.lock.environment import read_environment
 from cudalock.lock.file import read_lock, require_intact
 from cudalock.lock.model import Lock
@@ -58,10 +58,12 @@ def install(
         lock = read_lock(lock_path)
     require_intact(lock, lock_path, force=options.force)
     _require_admissible(lock, lock_path, options, reporter)
-    venv = Path(os.path.abspath(venv))  # noqa: PTH100 - resolve() would follow a link that the user may move
+    venv = _place_of(venv)
     try:
         with exclusive(venv, reporter) as inherited:
             return _installed(lock, lock_path, venv, options, reporter, inherited)
+    except BrokenPipeError:
+        raise  # nobody hears us any more: that is no fault of the disk
     except OSError as error:
         raise UsageError(
             "disk-write-failed",
@@ -70,7 +72,7 @@ def install(
             details={"venv": str(venv)},
         ) from error
     except (KeyboardInterrupt, SystemExit):
-        reporter.message("warning", _left(venv))
+        reporter.message("warning", what_is_left(venv))
         raise
 
 
@@ -81,13 +83,14 @@ def _require_admissible(lock: Lock, lock_path: Path, options: InstallOptions, re
         reporter.message("info", f"files come from {', '.join(hosts(lock.pylock)) or 'this machine alone'}")
 
 
-def _left(venv: Path) -> str:
-    """What an interruption leaves, in a sentence."""
-    return {
-        Place.ABSENT: f"nothing was left at {venv}",
-        Place.EMPTY: f"{venv} is empty, as it was",
-        Place.INCOMPLETE: f"{venv} is incomplete and marked so; the same command makes it whole",
-    }.get(classify(venv), f"{venv} is as it was")
+def _place_of(venv: Path) -> Path:
+    """The folder itself where the path is a link to one: it is what is renamed, and two names of it are one place."""
+    venv = Path(os.path.abspath(venv))  # noqa: PTH100 - a link further up is left as it is
+    if not venv.name:
+        raise UsageError(
+            "venv-not-a-venv", f"{venv} cannot be an environment", hint="give --venv a folder of its own, e.g. .venv"
+        )
+    return venv.resolve() if venv.is_symlink() and venv.is_dir() else venv
 
 
 def _installed(

@@ -72,7 +72,8 @@ class Installation:
         tool = self._tool()
         python = python_of(self.venv)
         usable = place in {Place.OURS, Place.FOREIGN, Place.INCOMPLETE} and (self.venv / "pyvenv.cfg").is_file()
-        if self.options.sync and usable and python.exists():
+        begun = state.incomplete_mode(self.venv) == "create"  # there may be no interpreter yet
+        if self.options.sync and usable and (python.exists() or not begun):
             found = require_running(python)
             self._admit(found)
             return self._sync(tool, document, late, found)
@@ -82,11 +83,30 @@ class Installation:
             ask_uv=self._ask_uv(tool),
         )
         self._admit(found)
+        if place not in {Place.ABSENT, Place.EMPTY}:
+            self._refuse_to_saw_off_the_branch()
         with put_aside(self.venv):
             state.begin(self.venv, lock=self.lock_path, mode="create")
             self.unsaid.append(f"creating {self.venv} with Python {found}")
             self._create(tool, found)
             return self._fill(tool, document, late, found, before={}, created=True)
+
+    def _refuse_to_saw_off_the_branch(self) -> None:
+        """What is needed to replace an environment must not lie in it."""
+        venv = self.venv.resolve()
+        needed = {
+            "the lock": self.lock_path,
+            "the wheelhouse": self.options.wheelhouse,
+            "the working folder": Path.cwd(),
+        }
+        for what, path in needed.items():
+            if path is not None and path.resolve().is_relative_to(venv):
+                raise UsageError(
+                    "venv-in-use",
+                    f"{what} lies in {self.venv}, which is to be replaced",
+                    hint="leave that folder, and keep there nothing but the environment",
+                    details={"venv": str(self.venv), "path": str(path)},
+                )
 
     def _create(self, tool: Uv | Pip, found: Interpreter) -> None:
         try:

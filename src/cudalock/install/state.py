@@ -104,7 +104,7 @@ def incomplete_mode(venv: Path) -> str | None:
 
 def read_state(venv: Path) -> InstallState | None:
     """What cudalock installed into ``venv``; None if it did not, or did not finish, or the file is not readable."""
-    said = None if (venv / INCOMPLETE_MARKER).exists() else _read(venv / STATE)
+    said = None if os.path.lexists(venv / INCOMPLETE_MARKER) else _read(venv / STATE)
     if not said or said.get("schema") != _SCHEMA:
         return None
     packages, deviating = said.get("packages"), said.get("deviating")
@@ -137,7 +137,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
+        return {} if path.is_symlink() else None
+    except (OSError, ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -130,6 +130,9 @@ _NETWORK = re.compile(
 )
 
 
+_INVALID = re.compile(r"Failed to install: \S+ \((\S+?)==")
+
+
 def _hint(stderr: str, *, offline: bool) -> str | None:
     if "ash mismatch" in stderr:
         return (
@@ -137,6 +140,8 @@ def _hint(stderr: str, *, offline: bool) -> str | None:
         )
     if offline and (_NETWORK.search(stderr) or "network was disabled" in stderr or "offline" in stderr.lower()):
         return "fetch the files first: cudalock fetch DIR, then cudalock install --wheelhouse DIR"
+    if "The wheel is invalid" in stderr and (damaged := _INVALID.search(stderr)):
+        return f"its files in uv's cache were altered or damaged: `uv cache clean {damaged[1]}`, then try again"
     if "No space left" in stderr:
         return "free disk space, or set UV_CACHE_DIR to a folder on a larger disk"
     if "Read-only file system" in stderr or "ermission denied" in stderr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,7 @@ from cudalock.errors import UsageError
 from cudalock.install import state
 from cudalock.lock.environment import INCOMPLETE_MARKER, OLD_SUFFIX
 
-__all__ = ["Place", "bring_back", "classify", "discard", "put_aside", "python_of", "refuse_unusable"]
+__all__ = ["Place", "bring_back", "classify", "discard", "put_aside", "python_of", "refuse_unusable", "what_is_left"]
 
 
 _TRASH = ".cudalock-trash"
@@ -41,7 +42,7 @@ def classify(venv: Path) -> Place:
         return Place.FILE if venv.is_symlink() else Place.ABSENT
     if not venv.is_dir():
         return Place.FILE
-    if (venv / INCOMPLETE_MARKER).exists():
+    if os.path.lexists(venv / INCOMPLETE_MARKER):
         return Place.INCOMPLETE
     if (venv / "pyvenv.cfg").is_file():
         return Place.OURS if (venv / state.STATE).is_file() else Place.FOREIGN
@@ -52,10 +53,17 @@ def refuse_unusable(venv: Path, place: Place, *, sync: bool, clear: bool) -> Non
     """Refuses what may not be touched.
 
     Raises:
-        UsageError: ``venv-is-file``, ``venv-not-a-venv``, ``venv-exists``, ``venv-missing`` (``sync`` without one) or
-            ``venv-incomplete``.
+        UsageError: ``venv-in-use`` (it is cudalock's own), ``venv-is-file``, ``venv-not-a-venv``, ``venv-exists``,
+            ``venv-missing`` (``sync`` without one) or ``venv-incomplete``.
     """
     details = {"venv": str(venv), "place": str(place)}
+    if Path(sys.prefix).resolve() == venv.resolve() and place is not Place.ABSENT:
+        raise UsageError(
+            "venv-in-use",
+            f"{venv} is the environment that cudalock itself runs from",
+            hint="install cudalock in an environment of its own, or give --venv another path",
+            details=details,
+        )
     if place is Place.FILE:
         raise UsageError(
             "venv-is-file", f"{venv} is a file, not a folder", hint="give --venv another path", details=details
@@ -94,11 +102,12 @@ def put_aside(venv: Path) -> Iterator[None]:
 
     Environments cannot be moved, so the new one is built in its own place and the old one waits beside it, as
     ``NAME.cudalock-old``. If we are killed it still lies there: the next installation, finding the new one incomplete,
-    takes it for the old one.
+    takes it for the old one. What an earlier installation had only begun to make is not worth keeping; an environment
+    that one was about to synchronise is.
     """
     waiting = _waiting(venv)
-    if (venv / INCOMPLETE_MARKER).exists():
-        _remove(venv)
+    if state.incomplete_mode(venv) == "create":
+        _free(venv)
     elif venv.exists() and any(venv.iterdir()):  # an empty folder is filled where it is: it may be a mounted volume
         _remove(waiting)
         _move(venv, waiting)
@@ -113,31 +122,50 @@ def put_aside(venv: Path) -> Iterator[None]:
 
 
 def bring_back(venv: Path) -> bool:
-    """After a kill between putting the old environment aside and beginning the new one: the old one is back.
+    """After a kill: what was being removed goes; an old environment is back if the new one was not begun yet.
 
     Returns:
-        Whether there was something to do.
+        Whether it is back.
     """
-    for suffix in (_TRASH, state.NEW_SUFFIX):
-        rest = venv.with_name(venv.name + suffix)
-        if rest.is_dir() and not rest.is_symlink():
-            from shutil import rmtree
-
-            rmtree(rest, ignore_errors=True)
     waiting = _waiting(venv)
-    if os.path.lexists(venv) or not (waiting / "pyvenv.cfg").is_file():
-        return False
-    _move(waiting, venv)
-    return True
+    for rest in (_trash(venv), _trash(waiting), venv.with_name(venv.name + state.NEW_SUFFIX)):
+        with contextlib.suppress(OSError):
+            _erase(rest)
+    if not os.path.lexists(venv) and (waiting / "pyvenv.cfg").is_file():
+        _move(waiting, venv)
+        return True
+    if state.read_state(venv) is not None:  # the new one is whole: only removing the old one was left
+        _remove(waiting)
+    return False
 
 
 def discard(venv: Path) -> None:
     """Removes an environment into which nothing was installed yet."""
-    _remove(venv)
+    _free(venv)
+    with contextlib.suppress(OSError):
+        (venv / INCOMPLETE_MARKER).unlink()
+
+
+def what_is_left(venv: Path) -> str:
+    """What an interruption leaves, in a sentence."""
+    place, waiting = classify(venv), _waiting(venv)
+    if place is Place.ABSENT and waiting.exists():
+        return f"what was at {venv} lies at {waiting}; the next installation brings it back"
+    if place is Place.OURS and (waiting.exists() or _trash(waiting).exists()):
+        return f"{venv} is complete; what it replaced goes with the next installation"
+    return {
+        Place.ABSENT: f"nothing was left at {venv}",
+        Place.EMPTY: f"{venv} is empty, as it was",
+        Place.INCOMPLETE: f"{venv} is incomplete and marked so; the same command makes it whole",
+    }.get(place, f"{venv} is as it was")
 
 
 def _waiting(venv: Path) -> Path:
     return venv.with_name(venv.name + OLD_SUFFIX)
+
+
+def _trash(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}{_TRASH}")
 
 
 def _move(source: Path, destination: Path) -> None:
@@ -154,21 +182,42 @@ def _move(source: Path, destination: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """Removes a folder, under another name: half an environment must not lie where a whole one is expected."""
-    trash = folder.with_name(f"{folder.name}{_TRASH}")
-    if not (folder.exists() or trash.exists()):
-        return
+    trash = _trash(folder)
+    try:
+        _erase(trash)
+        if os.path.lexists(folder):
+            folder.rename(trash)
+            _erase(trash)
+    except OSError as error:
+        raise _not_removable(folder, error) from error
+
+
+def _free(venv: Path) -> None:
+    """Removes what was begun; where its folder itself must stay (a mounted volume), all in it but the mark."""
+    try:
+        _remove(venv)
+    except UsageError:
+        try:
+            for path in venv.iterdir():
+                if path.name != INCOMPLETE_MARKER:
+                    _erase(path)
+        except OSError as error:
+            raise _not_removable(venv, error) from error
+
+
+def _erase(path: Path) -> None:
     from shutil import rmtree
 
-    try:
-        if trash.exists():
-            rmtree(trash)
-        if folder.exists():
-            folder.rename(trash)
-            rmtree(trash)
-    except OSError as error:
-        raise UsageError(
-            "venv-not-removable",
-            f"{folder} cannot be removed: {(error.strerror or str(error)).lower()}",
-            hint="check its permissions, and remove it by hand",
-            details={"venv": str(folder)},
-        ) from error
+    if path.is_dir() and not path.is_symlink():
+        rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _not_removable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        "venv-not-removable",
+        f"{folder} cannot be removed: {(error.strerror or str(error)).lower()}",
+        hint="check its permissions, and remove it by hand",
+        details={"venv": str(folder)},
+    )
