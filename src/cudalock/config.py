@@ -27,10 +27,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import tomli
-
-from cudalock.errors import UsageError, nested_or_endless
+from cudalock.errors import UsageError
 from cudalock.spelling import near_words
+from cudalock.toml import NotTomlError, parse_toml
 
 __all__ = ["find_pyproject", "OPTION_KEYS", "ProjectConfig", "read_config", "SourceTable", "TargetTable"]
 
@@ -224,25 +223,20 @@ def read_config(start: Path | None = None, *, path: Path | None = None) -> Proje
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return tomli.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             "config-unreadable", f"cannot read {path}: {error.strerror or error}", hint="check its permissions"
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError("config-not-toml", f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
-    except tomli.TOMLDecodeError as error:
-        match = re.search(r"line (\d+)", str(error))
-        where = f"{path}:{match[1]}" if match else str(path)
+    except NotTomlError as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
         raise UsageError(
             "config-not-toml",
             f"{where} is not TOML: {error}",
-            hint="mend that line",
-            details={"file": str(path), "line": int(match[1]) if match else None},
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            "config-not-toml", f"{path} is not TOML: {nested_or_endless(error)}", hint="mend or remove that part"
+            hint="mend that line" if error.line else "mend or remove that part",
+            details={"file": str(path), "line": error.line},
         ) from error
 
 

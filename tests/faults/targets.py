@@ -27,7 +27,10 @@ from cudalock.index.wheel import read_wheel_metadata
 from cudalock.install.admission import SourceRules, require_admissible
 from cudalock.install.documents import hosts
 from cudalock.lock import contract_findings, dump_lock, outdated, preferred_pins, recorded_policy, recorded_request
+from cudalock.lock.drift import drift_findings
+from cudalock.lock.environment import InstalledPackages
 from cudalock.lock.file import parse_text
+from cudalock.markers import holds
 from cudalock.requirements import read_request
 from support.clients import main_page, pytorch_page
 from support.locks import linux_target
@@ -37,6 +40,7 @@ __all__ = ["TARGETS"]
 Target = Callable[[bytes], None]
 _REF, _TORCH_REF = main_page("demo"), pytorch_page("torch", "cu128")
 _MACHINE = linux_target("9.0")
+_EMPTY = InstalledPackages(venv=Path(".venv"), python=None)
 
 
 def page_json(data: bytes) -> None:
@@ -70,6 +74,7 @@ def metadata(data: bytes) -> None:
         for requirement in found.requires:
             str(requirement)
             requirement.specifier.contains("1.0")
+            holds(requirement.marker, _MACHINE.marker_environment)
         str(found.version), str(found.requires_python)
 
 
@@ -132,6 +137,8 @@ def lock(data: bytes) -> None:
             lambda: require_admissible(found.pylock, Path("/srv/nowhere"), SourceRules()),
             lambda: preferred_pins(found),
             lambda: contract_findings(found, _MACHINE),
+            lambda: drift_findings(found, _EMPTY),
+            lambda: [marker.evaluate() for marker in found.pylock.environments or ()],
             lambda: outdated(found, recorded_request(found), _MACHINE, recorded_policy(found)),
             lambda: dump_lock(found),
         ):

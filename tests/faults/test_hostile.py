@@ -176,6 +176,48 @@ def test_two_files_for_one_version(cudalock: Cudalock, world: World) -> None:
     assert (world.folder / "pylock.toml").read_text().count("[[packages.wheels]]") == 1
 
 
+@pytest.mark.parametrize("link", ["http://files.example/a b/{}", "http://files.example/\u00e9/{}", "http://[x/{}"])
+@pytest.mark.parametrize("requirement", ["linked", "linked==1.0", "linked>=1"])
+@pytest.mark.parametrize("sdist", [False, True])
+def test_files_with_links_that_cannot_be_used_are_named(
+    cudalock: Cudalock, world: World, link: str, requirement: str, sdist: bool
+) -> None:
+    from werkzeug.wrappers import Response
+
+    wheel = "linked-1.0-py3-none-any.whl"
+    files = [{"filename": wheel, "url": link.format(wheel), "hashes": {}}]
+    if sdist:
+        files.append({"filename": "linked-1.0.tar.gz", "url": "linked-1.0.tar.gz", "hashes": {}})
+    page = json.dumps({"meta": {"api-version": "1.0"}, "name": "linked", "files": files})
+    kind = "application/vnd.pypi.simple.v1+json"
+    world.index.misbehave("/simple/linked/", lambda _: Response(page, content_type=kind))
+    outcome = cudalock("resolve", requirement, *TARGET, "--json")
+    assert outcome.status == 1, outcome.out
+    error = outcome.json["error"]
+    assert error["code"] == ("source-only" if sdist else "links-unusable")
+    assert f"{wheel} was left out because the links to it" in error["message"]
+    assert error["left_out"] == [wheel]
+
+
+def test_values_of_an_index_that_no_lock_can_hold(cudalock: Cudalock, world: World) -> None:
+    """uv refuses a lock with such a size or time; the file is locked without it."""
+    from werkzeug.wrappers import Response
+
+    name, content = make_wheel("valued", "1.0", metadata=make_metadata("valued", "1.0"))
+    world.index.add(name, content)
+    entry = {"filename": name, "url": f"/files/{name}", "hashes": {"sha256": "0" * 64}, "size": 2**63}
+    files = [{**entry, "upload-time": "9999-12-31T23:59:59-12:00", "core-metadata": True}]
+    page = json.dumps({"meta": {"api-version": "1.0"}, "name": "valued", "files": files})
+    kind = "application/vnd.pypi.simple.v1+json"
+    world.index.misbehave("/simple/valued/", lambda _: Response(page, content_type=kind))
+    world.index.misbehave(f"/files/{name}.metadata", lambda _: Response(make_metadata("valued", "1.0")))
+    outcome = cudalock("resolve", "valued", *TARGET, "--json")
+    assert outcome.status == 0, outcome.out + outcome.err
+    text = (world.folder / "pylock.toml").read_text()
+    assert name in text
+    assert "size" not in text and "upload-time" not in text
+
+
 # -- terminals
 
 STEERING = [

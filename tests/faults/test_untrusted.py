@@ -50,3 +50,24 @@ def test_a_number_that_python_refuses_to_read(kind: str, number: bytes) -> None:
     for seed in SEEDS[kind]:
         for place in list(re.finditer(rb"\d+(?:\.\d+)*", seed))[:200]:
             TARGETS[kind](seed[: place.start()] + number + seed[place.end() :])
+
+
+_MARKERS = ["os_name ~= 'x'", "python_version ~= '3'", "extras == 'x'", "'x' in extras", "'x' in dependency_groups"]
+
+
+@pytest.mark.parametrize("marker", _MARKERS)
+def test_a_marker_that_packaging_reads_and_cannot_evaluate(marker: str) -> None:
+    TARGETS["metadata"](f"Name: demo\nVersion: 1.0\nRequires-Dist: a; {marker}\n\n".encode())
+    TARGETS["requirements"](f"a; {marker}\n".encode())
+    lock = 'lock-version = "1.0"\ncreated-by = "x"\n'
+    package = '[[packages]]\nname = "a"\narchive = {url = "x", hashes = {sha256 = "00"}}\n'
+    TARGETS["lock"](f'{lock}{package}marker = "{marker}"\n'.encode())
+    TARGETS["lock"](f'{lock}environments = ["{marker}"]\n{package}'.encode())
+
+
+@pytest.mark.parametrize("kind", ["lock", "configuration"])
+def test_a_hexadecimal_number_without_end(kind: str) -> None:
+    """int() reads it whatever its length, and str() then refuses it."""
+    for seed in SEEDS[kind]:
+        for place in list(re.finditer(rb"(?<== )\S+", seed))[:100]:
+            TARGETS[kind](seed[: place.start()] + b"0x" + b"f" * 5_000 + seed[place.end() :])

@@ -91,6 +91,16 @@ def test_json_sidecar(changes: dict[str, object], expected: dict[str, str] | Non
         ({"size": "12"}, "size", None),
         ({"upload-time": "yesterday"}, "upload_time", None),
         ({"upload-time": 5}, "upload_time", None),
+        ({"size": 2**63}, "size", None),
+        ({"size": 2**63 - 1}, "size", 2**63 - 1),
+        ({"upload-time": "9999-12-31T23:59:59Z"}, "upload_time", None),
+        ({"upload-time": "9999-12-31T23:59:59-12:00"}, "upload_time", None),
+        ({"upload-time": "9998-12-31T23:59:59-12:00"}, "upload_time", None),
+        ({"upload-time": "0001-01-01T00:00:00+12:00"}, "upload_time", None),
+        ({"upload-time": "2026-01-02T03:04:05.123456789Z"}, "upload_time",
+         datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)),
+        ({"upload-time": "2026-01-02T03:04:05+00:00:05.5"}, "upload_time",
+         datetime(2026, 1, 2, 3, 3, 59, 500000, tzinfo=UTC)),
         ({"upload-time": "2026-01-02T03:04:05"}, "upload_time", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
         ({"yanked": ""}, "yanked", True),
         ({"yanked": None}, "yanked", False),
@@ -128,6 +138,26 @@ def test_json_field_that_is_wrong_is_blanked(changes: dict[str, object], attribu
 def test_file_that_is_not_the_projects_or_not_safe_is_left_out(changes: dict[str, object]) -> None:
     kept = entry(filename="demo-2.0.tar.gz", url="demo-2.0.tar.gz")
     assert [file.filename for file in page_of([entry(**changes), kept]).files] == ["demo-2.0.tar.gz"]
+
+
+@pytest.mark.parametrize("link", ["https://files.example/ demo", "https://files.example/\u00e9", "https://[x/demo"])
+def test_a_file_whose_link_cannot_be_used_is_remembered(link: str) -> None:
+    kept = entry(filename="demo-2.0.tar.gz", url="demo-2.0.tar.gz")
+    other = entry(filename="other-1.0-py3-none-any.whl", url=link)
+    page = page_of([entry(url=link), kept, other])
+    assert len(page.files) == 1
+    assert set(page.unusable) == {"demo-1.0-py3-none-any.whl"}
+    anchors = f'<a href="{link}/demo-1.0-py3-none-any.whl">x</a><a href="/demo-2.0.tar.gz">y</a>'
+    written = html(anchors)
+    assert [file.filename for file in written.files] == ["demo-2.0.tar.gz"]
+    assert set(written.unusable) == {"demo-1.0-py3-none-any.whl"}
+
+
+def test_times_are_written_in_utc() -> None:
+    """TOML knows no offset with seconds, and a lock carries the time on."""
+    moment = one(page_of([entry(**{"upload-time": "2026-01-02T03:04:05+00:00:05"})])).upload_time
+    assert moment is not None
+    assert moment.isoformat() == "2026-01-02T03:04:00+00:00"
 
 
 def test_names_are_compared_normalized() -> None:

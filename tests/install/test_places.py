@@ -103,12 +103,13 @@ def test_a_volume_that_cannot_be_renamed_is_made_use_of(
     venv, rename, rmdir = tmp_path / "env", Path.rename, Path.rmdir
     venv.mkdir()
 
-    def refuse(path: Path) -> None:
+    def movable(path: Path) -> Path:
         if path == venv:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return path
 
-    monkeypatch.setattr(Path, "rename", lambda self, target: (refuse(self), rename(self, target))[1])
-    monkeypatch.setattr(Path, "rmdir", lambda self: (refuse(self), rmdir(self))[1])
+    monkeypatch.setattr(Path, "rename", lambda self, target: rename(movable(self), target))
+    monkeypatch.setattr(Path, "rmdir", lambda self: rmdir(movable(self)))
     for options in (InstallOptions(), CLEAR):
         with pytest.raises(ToolError):
             install(bad, venv, options=options)

@@ -22,6 +22,7 @@ from cudalock.builds.wheel import LIBRARIES, architectures_in_archive, scan
 from cudalock.errors import AnswerIsNo, TransportError, UsageError
 from cudalock.index.metadata import parse_metadata
 from cudalock.index.model import CoreMetadata, IndexFile, IndexReader
+from cudalock.markers import holds
 from cudalock.versions import Architecture, CudaVersion
 
 __all__ = ["Inspection", "inspect_file", "inspect_site", "inspect_venv", "inspect_wheel"]
@@ -231,11 +232,7 @@ def _inspect_archive(
 
 
 def _requirements(metadata: CoreMetadata, environment: Mapping[str, str]) -> tuple[str, ...]:
-    holding = [
-        requirement
-        for requirement in metadata.requires
-        if requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
-    ]
+    holding = [requirement for requirement in metadata.requires if holds(requirement.marker, environment)]
     return tuple(sorted(str(requirement).partition(";")[0].strip() for requirement in holding))
 
 

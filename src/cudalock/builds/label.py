@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from cudalock.index.model import CoreMetadata
+from cudalock.markers import holds
 from cudalock.versions import CudaVersion
 
 __all__ = ["cuda_of", "cuda_of_label", "platform_of", "triton_requirement", "wheel_environment"]
@@ -91,7 +92,7 @@ def wheel_environment(filename: str, environment: Mapping[str, str] | None = Non
 
 def _holding(requirements: Iterable[Requirement], environment: Mapping[str, str]) -> Iterator[Requirement]:
     for requirement in requirements:
-        if requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""}):
+        if holds(requirement.marker, environment):
             yield requirement
 
 

@@ -6,7 +6,7 @@ source that the user mapped it to, and from nowhere else: the PyTorch index also
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,11 +26,15 @@ PytorchUse = Literal["auto", "never", "require"]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page, by version. ``found`` is False where the index does not know the project."""
+    """One page, by version. ``found`` is False where the index does not know the project.
+
+    ``unusable`` names the files met so far that were left out because their links cannot be used.
+    """
 
     ref: PageRef
     files: Mapping[Version, tuple[IndexFile, ...]]
     found: bool = True
+    unusable: Collection[str] = ()
 
     def of_release(self, release: Version) -> tuple[IndexFile, ...]:
         """The files of all versions that are this release, whatever their local part."""
@@ -139,7 +143,7 @@ class Pages:
         if ref not in self._listings:
             page = self.reader.page(ref)
             self.heard.add(ref.index)
-            self._listings[ref] = Listing(ref, _by_version(page.files, ref), found=page.found)
+            self._listings[ref] = Listing(ref, _by_version(page.files, ref), found=page.found, unusable=page.unusable)
         return self._listings[ref]
 
 

@@ -5,7 +5,7 @@ The values hold what the index said, unjudged: nothing here knows of GPUs or of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
@@ -72,12 +72,19 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPage:
-    """All files of one page. ``found`` is False if the index does not know the project (404; 403 on PyTorch's)."""
+    """All files of one page.
+
+    Attributes:
+        found: False if the index does not know the project (404; 403 on PyTorch's).
+        unusable: names of files that were left out because their links cannot be used; of a page that is read as it is
+            looked at, those met so far.
+    """
 
     ref: PageRef
     url: str
     files: Sequence[IndexFile] = ()
     found: bool = True
+    unusable: Collection[str] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

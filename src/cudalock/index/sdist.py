@@ -8,11 +8,11 @@ import zipfile
 import zlib
 from typing import IO, Any
 
-import tomli
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudalock.errors import TransportError
 from cudalock.index.metadata import BUILD_REQUIRES, MAX_METADATA_BYTES
+from cudalock.toml import parse_toml
 
 __all__ = ["read_sdist_metadata"]
 
@@ -85,8 +85,8 @@ def _is_static(content: bytes | None) -> bool:
     if content is None:
         return False
     try:
-        project: Any = tomli.loads(content.decode("utf-8")).get("project")
-    except (ValueError, RecursionError):
+        project: Any = parse_toml(content.decode("utf-8")).get("project")
+    except ValueError:
         return False
     if not isinstance(project, dict):
         return False
@@ -99,8 +99,8 @@ def _build_requires(content: bytes | None) -> list[str]:
     """From ``[build-system]``; without one setuptools is the build backend (PEP 518)."""
     usual = ["setuptools", "wheel"]
     try:
-        system: Any = tomli.loads((content or b"").decode("utf-8")).get("build-system")
-    except (ValueError, RecursionError):
+        system: Any = parse_toml((content or b"").decode("utf-8")).get("build-system")
+    except ValueError:
         return usual
     requires = system.get("requires") if isinstance(system, dict) else None
     if not isinstance(requires, list):

@@ -38,6 +38,8 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]*")
 _MAX_FILES = 200_000
 _MAX_TEXT = 2_000
 _MAX_URL = 4_000
+_MAX_SIZE = 2**63  # TOML, and so a lock, has no larger integers
+_LAST_YEAR = 9998  # a day before the year 10,000 other readers of a lock give up
 _PLAIN_URL = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/[A-Za-z0-9._~%/+!-]*")
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~%+!-][A-Za-z0-9._~%/+!-]*")
 
@@ -61,21 +63,22 @@ def parse_page(
     clean_url = without_credentials(base_url)
     build = _Builder(clean_url, ref)
     if kind in _JSON_TYPES and (scanned := scan_page(body, _MAX_FILES)) is not None:
-        return ProjectPage(ref=ref, url=clean_url, files=LazyFiles(*scanned, build.file, packed=packed))
+        files = LazyFiles(*scanned, build.file, packed=packed)
+        return ProjectPage(ref=ref, url=clean_url, files=files, unusable=build.unusable)
     if kind in _JSON_TYPES:
         entries = _json_entries(body, clean_url)
     elif kind in _HTML_TYPES:
         entries = _html_entries(body, clean_url)
     else:
         raise _invalid(clean_url, f"the answer is of type {kind[:80]!r}, neither JSON nor HTML")
-    files = []
+    found = []
     for entry in entries:
         file = build.file(entry)
         if file is not None:
-            files.append(file)
-            if len(files) > _MAX_FILES:
+            found.append(file)
+            if len(found) > _MAX_FILES:
                 raise _invalid(clean_url, f"it lists more than {_MAX_FILES} files")
-    return ProjectPage(ref=ref, url=clean_url, files=tuple(files))
+    return ProjectPage(ref=ref, url=clean_url, files=tuple(found), unusable=build.unusable)
 
 
 def without_credentials(url: str) -> str:
@@ -113,6 +116,7 @@ class _Builder:
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._folders = parts.path.split("/")[1:-1]
         self._prefixes: dict[str, bool] = {}
+        self.unusable: set[str] = set()
         self._sdist = re.compile(re.escape(ref.project) + r"-v?\d")
 
     def file(self, entry: Mapping[str, Any]) -> IndexFile | None:
@@ -121,6 +125,7 @@ class _Builder:
             return None
         url = self._absolute(link)
         if url is None:
+            self.unusable.add(filename)
             return None
         requires_python, size = entry.get("requires-python"), entry.get("size")
         return IndexFile(
@@ -130,7 +135,7 @@ class _Builder:
             hashes=_hashes(entry.get("hashes")),
             requires_python=requires_python[:_MAX_TEXT] or None if isinstance(requires_python, str) else None,
             yanked=_yanked(entry.get("yanked")),
-            size=size if isinstance(size, int) and not isinstance(size, bool) and size >= 0 else None,
+            size=size if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MAX_SIZE else None,
             upload_time=_moment(entry.get("upload-time")),
             metadata=_sidecar(entry),
         )
@@ -205,9 +210,11 @@ def _moment(value: object) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        # TOML knows no offsets with seconds, and not every offset leaves a year that there is
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment if moment.year <= _LAST_YEAR else None
 
 
 def _sidecar(entry: Mapping[str, Any]) -> dict[str, str] | None:
@@ -313,8 +320,10 @@ def _anchor(attributes: Mapping[str, str], base_url: str) -> dict[str, Any] | No
     """One ``<a>`` in PEP 691 form; the file name is that of the URL, as pip and uv take it."""
     try:
         url = urljoin(base_url, attributes["href"].strip())
-    except ValueError:
-        return None
+    except ValueError:  # a host in broken brackets: a file all the same, whose link cannot be used
+        url = attributes["href"]
+        if not url.partition("#")[0].endswith(_FILE_SUFFIXES):
+            return None
     location, _, fragment = url.partition("#")
     filename = unquote(location.partition("?")[0].rpartition("/")[2])
     entry: dict[str, Any] = {"filename": filename, "url": location, "hashes": _hash_pair(fragment)}

@@ -14,6 +14,7 @@ from cudalock.compat.model import Policy
 from cudalock.lock.build import locked_target
 from cudalock.lock.inputs import recorded_inputs, recorded_policy
 from cudalock.lock.model import Lock, LockedTriple
+from cudalock.markers import holds
 from cudalock.requirements.model import AskedRequirement, Request
 from cudalock.target.model import Target
 
@@ -120,8 +121,7 @@ def _pins_violate(lock: Lock, request: Request, target: Target) -> list[str]:
 
 
 def _holds(asked: AskedRequirement, environment: Mapping[str, str]) -> bool:
-    marker = asked.requirement.marker
-    return marker is None or marker.evaluate({**environment, "extra": ""})
+    return holds(asked.requirement.marker, environment)
 
 
 def _violation(asked: AskedRequirement, package: Package | None, *, required: bool) -> list[str]:

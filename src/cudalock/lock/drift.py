@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from cudalock.findings import Finding
 from cudalock.lock.environment import InstalledPackages
+from cudalock.lock.interpreter import possible_answers, possible_pythons
 from cudalock.lock.model import Lock
 from cudalock.versions import CudaVersion
 
@@ -50,15 +51,28 @@ def to_reinstall(lock: Lock, environment: InstalledPackages) -> frozenset[Normal
 
 
 def _wanted(lock: Lock, environment: InstalledPackages) -> dict[NormalizedName, Version | None]:
-    """The packages that belong into this environment; only another tool's lock has markers to look at."""
-    markers: dict[str, str | frozenset[str]] = {"extras": frozenset(), "dependency_groups": frozenset()}
-    if environment.python:
-        markers["python_version"] = f"{environment.python.major}.{environment.python.minor}"
-    return {
-        package.name: package.version
-        for package in lock.pylock.packages
-        if package.marker is None or package.marker.evaluate(markers, context="lock_file")
-    }
+    """The packages that belong into this environment; only another tool's lock has markers to look at.
+
+    Where the environment does not say what a marker asks about, its package may be there or not: it counts if it is.
+    """
+    pythons: list[Mapping[str, str]] | None = None
+    wanted: dict[NormalizedName, Version | None] = {}
+    possible: dict[NormalizedName, list[Version | None]] = {}
+    for package in lock.pylock.packages:
+        answers = {True}
+        if package.marker is not None:
+            pythons = possible_pythons(environment) if pythons is None else pythons
+            answers = possible_answers(package.marker, pythons)
+        if answers == {True}:
+            wanted[package.name] = package.version
+        elif True in answers:
+            possible.setdefault(package.name, []).append(package.version)
+    for name, versions in possible.items():
+        for installed in environment.packages.get(name, ()):
+            for version in versions:
+                if name not in wanted and _same(version, installed.version):
+                    wanted[name] = version
+    return wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

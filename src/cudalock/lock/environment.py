@@ -51,6 +51,8 @@ class InstalledPackages:
     Attributes:
         venv: its folder.
         python: from ``pyvenv.cfg``, None if that does not say it.
+        python_full: likewise, down to the micro version (``3.12.1``, ``3.13.0rc2``).
+        implementation: of its Python in lower case (``cpython``, ``pypy``), None if that is not known.
         packages: by name; a name with several has them all, which is a fault.
         torch_cuda: the CUDA release that torch's own ``version.py`` states, ``cpu`` for a CPU build, None if unknown.
         incomplete: whether cudalock's mark of an unfinished installation lies there.
@@ -60,6 +62,8 @@ class InstalledPackages:
     venv: Path
     python: PythonVersion | None
     packages: Mapping[NormalizedName, tuple[Installed, ...]] = field(default_factory=dict)
+    python_full: str | None = None
+    implementation: str | None = None
     torch_cuda: str | None = None
     incomplete: bool = False
     damaged: Mapping[NormalizedName, tuple[str, ...]] = field(default_factory=dict)
@@ -89,9 +93,12 @@ def read_environment(venv: Path, *, files: bool = False) -> InstalledPackages:
         if files:
             damaged |= damaged_files(folder, dist_infos, excused)
         torch_cuda = torch_cuda or _torch_cuda(folder)
+    configuration = _configuration(venv)
     return InstalledPackages(
         venv=venv,
-        python=_python_of(venv),
+        python=_python_of(venv, configuration),
+        python_full=_full_version(configuration),
+        implementation=_implementation(venv, configuration),
         packages={name: tuple(found[name]) for name in sorted(found)},
         torch_cuda=torch_cuda,
         incomplete=(venv / INCOMPLETE_MARKER).exists(),
@@ -147,12 +154,43 @@ def _excused(venv: Path) -> Mapping[str, int | None]:
     return {}
 
 
-def _python_of(venv: Path) -> PythonVersion | None:
+def _configuration(venv: Path) -> Mapping[str, str]:
+    """``pyvenv.cfg``: ``version`` as the standard library writes it, ``version_info`` as uv and virtualenv do."""
     try:
         text = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
     except OSError:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip().lower(): value.strip() for key, separator, value in pairs if separator}
+
+
+def _version_text(configuration: Mapping[str, str]) -> str:
+    return configuration.get("version_info") or configuration.get("version") or ""
+
+
+def _full_version(configuration: Mapping[str, str]) -> str | None:
+    """As markers have it: ``3.12.1`` of ``3.12.1.final.0``, ``3.13.0rc2`` of ``3.13.0.candidate.2``."""
+    match = re.fullmatch(
+        r"(\d{1,9}\.\d{1,9}\.\d{1,9})(?:\.?(final|alpha|beta|candidate|a|b|rc)\.?(\d{1,9}))?\+?",
+        _version_text(configuration),
+    )
+    if match is None:
         return None
-    match = re.search(r"^version(?:_info)?\s*=\s*(\d{1,9})\.(\d{1,9})", text, re.MULTILINE)
+    kind = {"alpha": "a", "beta": "b", "candidate": "rc"}.get(match[2], match[2])
+    return match[1] if kind in {None, "final"} else f"{match[1]}{kind}{match[3]}"
+
+
+def _implementation(venv: Path, configuration: Mapping[str, str]) -> str | None:
+    """What uv and virtualenv state; the standard library states nothing, and other implementations show by name."""
+    if stated := configuration.get("implementation"):
+        return stated.lower()
+    told = f"{configuration.get('executable', '')} {configuration.get('home', '')}".lower()
+    others = any(venv.glob("bin/pypy*")) or any(venv.glob("bin/graalpy*"))
+    return None if others or "pypy" in told or "graal" in told else "cpython"
+
+
+def _python_of(venv: Path, configuration: Mapping[str, str]) -> PythonVersion | None:
+    match = re.match(r"(\d{1,9})\.(\d{1,9})", _version_text(configuration))
     if match is None:
         return None
     free_threaded = any((venv / "lib").glob(f"python{match[1]}.{match[2]}t"))

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tomli
-
 from cudalock.errors import InternalError, UsageError, nested_or_endless
 from cudalock.lock.document import DocumentError, TooNewError, parse_lock
 from cudalock.lock.model import Lock
+from cudalock.markers import undefined
+from cudalock.toml import NotTomlError, parse_toml
 
 if TYPE_CHECKING:
     from packaging.pylock import Pylock
@@ -74,7 +74,7 @@ def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
     try:
-        return Pylock.from_dict(document)
+        pylock = Pylock.from_dict(document)
     except PylockUnsupportedVersionError as error:
         raise UsageError(
             "lock-version-unsupported",
@@ -87,15 +87,24 @@ def _pylock(document: Mapping[str, Any], shown: str) -> Pylock:
         raise _invalid(shown, error.context, f"{where}{error.message}") from error
     except (ValueError, RecursionError) as error:
         raise _invalid(shown, None, nested_or_endless(error)) from error
+    _require_markers(pylock, shown)
+    return pylock
+
+
+def _require_markers(pylock: Pylock, shown: str) -> None:
+    """Refuses markers that no tool can evaluate: whether a package belongs into an environment would be a guess."""
+    markers = [(f"environments[{i}]", marker, False) for i, marker in enumerate(pylock.environments or ())]
+    markers += [(f"packages[{i}].marker", p.marker, True) for i, p in enumerate(pylock.packages) if p.marker]
+    for path, marker, of_package in markers:
+        if reason := undefined(marker, lock=of_package):
+            raise _invalid(shown, path, f"{path}: {str(marker)[:160]!r} cannot be evaluated: {reason}")
 
 
 def _document(text: str, shown: str) -> dict[str, Any]:
     try:
-        return tomli.loads(text)
-    except (ValueError, RecursionError) as error:
-        conflict = "<<<<<<<" in text
-        said = str(error) if isinstance(error, tomli.TOMLDecodeError) else nested_or_endless(error)
-        reason = "it holds conflict markers of a merge" if conflict else said
+        return parse_toml(text)
+    except NotTomlError as error:
+        reason = "it holds conflict markers of a merge" if "<<<<<<<" in text else str(error)
         raise UsageError(
             "lock-not-toml",
             f"{shown} is not TOML: {reason}",
@@ -189,8 +198,8 @@ def refuse_foreign(path: Path, *, force: bool = False) -> None:
 def _is_ours(path: Path) -> bool:
     """Whether it carries our table; an unfinished merge of one of our locks does not count, as nobody can tell."""
     try:
-        document = tomli.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        document = parse_toml(path.read_bytes().decode("utf-8"))
+    except (OSError, ValueError):
         return False
     tool = document.get("tool")
     return isinstance(tool, Mapping) and "cudalock" in tool

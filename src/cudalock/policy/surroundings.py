@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from cudalock.markers import holds
 
 __all__ = ["read_surroundings", "Surroundings"]
 
@@ -110,15 +111,12 @@ def _version(distribution: metadata.Distribution | None) -> Version | None:
 
 
 def _pin(requirements: Iterable[str]) -> Requirement | None:
-    environment = {str(key): str(value) for key, value in default_environment().items()} | {"extra": ""}
     for text in requirements:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if canonicalize_name(requirement.name) in TRITONS and (
-            requirement.marker is None or requirement.marker.evaluate(environment)
-        ):
+        if canonicalize_name(requirement.name) in TRITONS and holds(requirement.marker, {}):
             return requirement
     return None
 

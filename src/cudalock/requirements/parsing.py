@@ -13,6 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidName, InvalidWheelFilename, NormalizedName, canonicalize_name, parse_wheel_filename
 
 from cudalock.errors import UsageError
+from cudalock.markers import undefined
 from cudalock.versions import has_endless_number
 
 __all__ = ["normalized_names", "parse_exclude_newer", "parse_requirement"]
@@ -57,6 +58,13 @@ def parse_requirement(text: str, origin: str, *, constraint: bool = False) -> Re
         raise _path_or_url(text, text, origin)  # dots and hyphens make a file name a valid name, too
     if requirement.url is not None:
         _check_url(requirement.url, text, origin)
+    if reason := undefined(requirement.marker):
+        raise UsageError(
+            "requirement-invalid",
+            f"{origin}: the marker of {text!r} cannot be evaluated: {reason}",
+            hint="compare e.g. python_version, sys_platform or platform_machine, and versions with a version",
+            details=_where(origin, text),
+        )
     if constraint and requirement.extras:
         raise UsageError(
             "requirement-invalid",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomli
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
@@ -15,6 +14,7 @@ from cudalock.errors import UsageError
 from cudalock.requirements.model import AskedRequirement
 from cudalock.requirements.parsing import parse_requirement
 from cudalock.spelling import near_words
+from cudalock.toml import parse_toml
 
 __all__ = ["Project", "read_project"]
 
@@ -118,7 +118,7 @@ def read_project(location: Path) -> Project:
     path = location / "pyproject.toml" if location.is_dir() else location
     shown = path.name if path.name == "pyproject.toml" else str(path)
     try:
-        document = tomli.loads(path.read_bytes().decode("utf-8"))
+        document = parse_toml(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise UsageError(
             "project-missing",
@@ -126,7 +126,7 @@ def read_project(location: Path) -> Project:
             hint="name what you want, e.g. `cudalock resolve torch`, or give a file with -r FILE",
             details={"file": str(path)},
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise _invalid(shown, None, str(error)) from error
     return _project(document, shown)
 

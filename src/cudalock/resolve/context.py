@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
-from packaging.markers import Marker, UndefinedComparison, prepare_environment
+from packaging.markers import Marker, prepare_environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -26,6 +26,7 @@ from cudalock.candidates import (
 from cudalock.compat import Policy
 from cudalock.errors import UsageError
 from cudalock.index.model import CoreMetadata, IndexFile, IndexReader, PageRef
+from cudalock.markers import holds_prepared
 from cudalock.progress import SILENT, Reporter
 from cudalock.requirements.model import AskedRequirement, Request
 from cudalock.resolve.options import ResolveOptions
@@ -167,10 +168,7 @@ class Context:
 @lru_cache(maxsize=65_536)
 def _holds(marker: Marker, extra: str, environment: tuple[tuple[str, str], ...]) -> bool:
     """Remembered, because several targets of one run mostly share Python and platform."""
-    try:
-        return marker.evaluate_prepared({**dict(environment), "extra": extra})
-    except UndefinedComparison:
-        return False
+    return holds_prepared(marker, dict(environment), extra)
 
 
 def direct_file(project: NormalizedName, url: str) -> tuple[Version, IndexFile]:

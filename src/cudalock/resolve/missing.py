@@ -23,6 +23,7 @@ _GLIBC = re.compile(r"manylinux_(\d{1,9})_(\d{1,9})_(.+)")
 _OLD_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _MOST_REASONS = 3
 _VERY_CLOSE = 0.8
+_LINKS_HINT = "have the index write its links without spaces and other characters that a URL may not hold as they are"
 
 
 def unknown_package(context: Context, project: NormalizedName, who: str) -> AnswerIsNo:
@@ -79,7 +80,12 @@ def missing_file(
         return _no_version(context, project, listings, wish, who, asked)
     files = [file for page in pages for version in sorted(versions, reverse=True) for file in page.get(version, ())]
     refusals = [r for file in files if (r := context.rules.refusal(file, pinned=False)) is not None]
-    code, sentence, hint = _classify(context, project, files, refusals)
+    left_out = _left_out(project, listings, wish)
+    if files:
+        code, sentence, hint = _classify(context, project, files, refusals)
+        sentence += f"; {_said_left_out(left_out)}" if left_out else ""
+    else:
+        code, sentence, hint = "links-unusable", _said_left_out(left_out), _LINKS_HINT
     if near := _near(project, cutoff=_VERY_CLOSE):  # names like these are also registered, by others
         hint = f"{_meant(near)} Otherwise {hint}"
     return AnswerIsNo(
@@ -92,13 +98,36 @@ def missing_file(
             "pythons": pythons_of(files),
             "platforms": _platforms(files),
             "refusals": [{"code": r.code, "message": r.sentence} for r in refusals[:20]],
+            **({"left_out": left_out[:20]} if left_out else {}),
         },
     )
+
+
+def _left_out(project: NormalizedName, listings: Sequence[Listing], wish: VersionWish) -> list[str]:
+    """The files of the versions in question that a page has and that cannot be had."""
+    names = {name for listing in listings for name in listing.unusable}
+    parsed = ((name, parse_file_name(name, project)) for name in sorted(names))
+    return [name for name, parts in parsed if parts is not None and wish.allows(parts.version)]
+
+
+def _said_left_out(names: Sequence[str]) -> str:
+    if not names:
+        return "the index lists files that cannot be used"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    were, them = ("were", "them") if len(names) > 1 else ("was", "it")
+    return f"{names[0]}{more} {were} left out because the links to {them} on the index's page cannot be used"
 
 
 def _no_version(
     context: Context, project: NormalizedName, listings: Sequence[Listing], wish: VersionWish, who: str, asked: str
 ) -> AnswerIsNo | None:
+    if left_out := _left_out(project, listings, wish):
+        return AnswerIsNo(
+            "links-unusable",
+            f"no usable file of {asked}: {_said_left_out(left_out)} ({who})",
+            hint=_LINKS_HINT,
+            details={"package": project, "requirement": asked, "left_out": left_out[:20]},
+        )
     if not wish.specifiers:
         return AnswerIsNo(
             "package-not-found",

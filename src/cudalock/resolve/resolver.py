@@ -66,7 +66,7 @@ def resolve(
 
     Raises:
         AnswerIsNo: ``requirements-conflict``, ``no-admissible-build``, ``package-not-found``, ``no-wheel-for-python``,
-            ``no-wheel-for-platform``, ``glibc-too-old``, ``musl-unsupported``, ``source-only``.
+            ``no-wheel-for-platform``, ``glibc-too-old``, ``musl-unsupported``, ``source-only``, ``links-unusable``.
         UsageError: a direct URL or a source distribution that cannot be used.
         TransportError: an index that is needed does not deliver.
     """

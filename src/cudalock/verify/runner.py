@@ -16,6 +16,7 @@ from cudalock.findings import Finding
 from cudalock.lock.drift import drift_findings
 from cudalock.lock.environment import read_environment
 from cudalock.lock.model import Lock
+from cudalock.markers import holds
 from cudalock.progress import SILENT, Reporter
 from cudalock.verify.children import ProbeAnswer, probe_environment, run_probe
 from cudalock.verify.judge import judge_machine_code, judge_rung, key_line
@@ -282,8 +283,8 @@ def _applies(text: str, python: str) -> bool:
         requirement = Requirement(text)
     except InvalidRequirement:
         return False
-    environment = {"extra": "", "python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
-    return requirement.marker is None or requirement.marker.evaluate(environment)
+    environment = {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    return holds(requirement.marker, environment)
 
 
 def _interpreter(environment: Path) -> Path:
