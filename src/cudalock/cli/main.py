@@ -6,6 +6,7 @@ import contextlib
 import errno
 import importlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -44,6 +45,7 @@ _INTERRUPTED = 130
 _DISK_FAULTS = frozenset(
     getattr(errno, name, -1) for name in ("ENOSPC", "EDQUOT", "EROFS", "EFBIG", "EACCES", "EPERM", "EIO")
 )
+_PATH_FAULTS = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP})
 
 
 class _EndedBySignal(KeyboardInterrupt):
@@ -119,11 +121,15 @@ def run(arguments: Sequence[str]) -> int:
             return 128 + interruption.__context__.number
         sys.stderr.write("\ninterrupted\n")
         return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone: nobody is left to tell, and the interpreter must not try again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit as leave:  # how click and rich end where the reader of our output has gone
+        if not (isinstance(leave.__context__, BrokenPipeError) or _reader_has_gone()):
+            raise
+        # Nobody is left to tell, and the interpreter must not try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return 0
     except OSError as error:
+        if (fault := _path_fault(error)) is not None:
+            return _report(fault, as_json=as_json)
         if error.errno not in _DISK_FAULTS:
             return _report(_internal_error(error), as_json=as_json)
         return _report(_disk_error(error), as_json=as_json)
@@ -151,6 +157,34 @@ def _ending_on_signals() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody can read any more what is written to stdout, where the system tells."""
+    if not hasattr(select, "poll") or sys.__stdout__ is None:
+        return False
+    poll = select.poll()
+    poll.register(sys.__stdout__.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _path_fault(error: OSError) -> UsageError | None:
+    """What is wrong with a path that somebody gave, or with the folder that we are in; None for anything else."""
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except OSError:
+        return UsageError(
+            "working-folder-gone",
+            "the working folder was removed or cannot be read",
+            hint="change to a folder that is there",
+        )
+    if error.errno not in _PATH_FAULTS:
+        return None
+    return UsageError(
+        "path-unusable",
+        f"{error.filename or 'a path'} cannot be used: {(error.strerror or str(error)).lower()}",
+        hint="give another path",
+    )
 
 
 def _disk_error(error: OSError) -> UsageError:

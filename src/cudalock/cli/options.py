@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_LONGEST_S = 1e6
 
 
 class ListOption(click.Option):
@@ -42,7 +43,18 @@ def option(*names: str, repeatable: bool = False, **settings: Any) -> Callable[[
     settings.setdefault("envvar", "CUDALOCK_" + long_name.removeprefix("--").replace("-", "_").upper())
     if repeatable:
         settings |= {"multiple": True, "cls": ListOption}
+    settings.setdefault("callback", _usable)
     return click.option(*names, **settings)
+
+
+def _usable(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Refuses empty values: `--venv "$UNSET"` must not switch off what was asked for. And what no path may hold."""
+    for one in value if isinstance(value, tuple) else (value,):
+        if isinstance(one, str) and (not one.strip() or "\0" in one):
+            raise click.BadParameter("a value that is not empty is needed")
+        if isinstance(one, float) and not 0 < one < _LONGEST_S:
+            raise click.BadParameter(f"a number of seconds above 0 and below {_LONGEST_S:,.0f} is needed")
+    return value
 
 
 def _all(decorators: Sequence[Callable[[F], F]]) -> Callable[[F], F]:

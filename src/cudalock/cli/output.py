@@ -63,15 +63,20 @@ def emit_line(*parts: str | tuple[str, str], stderr: bool = False, console: Cons
 
     ``console`` is the one to use on a terminal where there is one already; a bar may be moving on it.
     """
-    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    pairs = [(clean(part), "") if isinstance(part, str) else (clean(part[0]), part[1]) for part in parts]
     stream = sys.stderr if stderr else sys.stdout
-    if console is None and not draws_on(stream):
-        stream.write("".join(clean(text) for text, _ in pairs) + "\n")
-        stream.flush()
-        return
-    from rich.text import Text
+    try:
+        if console is None and not draws_on(stream):
+            stream.write("".join(text for text, _ in pairs) + "\n")
+            stream.flush()
+        else:
+            from rich.text import Text
 
-    (console or console_for(stderr=stderr)).print(Text.assemble(*((clean(text), style) for text, style in pairs)))
+            (console or console_for(stderr=stderr)).print(Text.assemble(*pairs))
+    except BrokenPipeError:
+        if not stderr:
+            raise
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - nobody hears us; the work goes on
 
 
 def console_for(*, stderr: bool) -> Console:
@@ -83,4 +88,12 @@ def console_for(*, stderr: bool) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 160
-    return Console(file=stream, stderr=stderr, width=width, highlight=False, soft_wrap=not stream.isatty(), emoji=False)
+    return Console(
+        file=stream,
+        stderr=stderr,
+        width=width,
+        soft_wrap=not stream.isatty(),
+        markup=False,  # what is shown may come from anywhere
+        emoji=False,
+        highlight=False,
+    )

@@ -177,7 +177,10 @@ def direct_file(project: NormalizedName, url: str) -> tuple[Version, IndexFile]:
     Raises:
         UsageError: ``direct-url-invalid``, if the URL's last part is not a wheel or source distribution of the project.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UsageError("direct-url-invalid", f"{url!r} is no URL: {error}", hint="check its host") from error
     filename = unquote(parts.path.rsplit("/", 1)[-1])
     name = parse_file_name(filename, project)
     if name is None:
