@@ -144,7 +144,8 @@ def test_an_open_symptom_falls_under_a_cause_that_is_certain() -> None:
 def test_a_faulty_nccl_is_named_only_where_something_failed() -> None:
     version = "node1:1234:1234 [0] NCCL INFO NCCL version 2.26.2+cuda12.2"
     assert codes(version) == []
-    assert codes(f"{version}\nncclInternalError: Internal check failed.") == ["nccl-known-bad"]
+    assert codes(f"{version}\nncclInternalError: Internal check failed.") == ["nccl-known-bad", "nccl-failed"]
+    assert explain_text(f"{version}\nncclInternalError: Internal check failed.").unknown, "it may be something else"
     assert codes("NCCL version 2.27.5+cuda12.9\nncclInternalError: Internal check failed.") == ["nccl-failed"]
 
 

@@ -22,8 +22,8 @@ __all__ = ["command"]
 def command(session: Session, files: tuple[str, ...]) -> int:
     """Names the faults in error texts and logs: tracebacks, output of pip and uv, logs of containers and clusters.
 
-    Logs that belong together are given together. Without FILE, or for -, standard input is read. Exit status 1 if an
-    error is recognised, 0 if nothing is.
+    Logs that belong together are given together. Without FILE, or for -, standard input is read. Exit status 1 if a
+    finding is an error, 0 if nothing is recognised or it is a warning whose cause stays open.
     """
     from cudalock.explain import explain
 

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudalock.doctor.model import DistributionFacts
+from cudalock.markers import holds
 
 __all__ = ["belongs_to_stack", "read_distributions"]
 
@@ -100,7 +101,7 @@ def _requirements(distribution: Distribution, environment: Mapping[str, str]) ->
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if requirement.marker is None or requirement.marker.evaluate(dict(environment)):
+        if holds(requirement.marker, environment):
             yield requirement
 
 
