@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cudalock.errors import UsageError
+from cudalock.files import read_file
 from cudalock.spelling import near_words
 from cudalock.toml import NotTomlError, parse_toml
 
@@ -223,7 +224,7 @@ def read_config(start: Path | None = None, *, path: Path | None = None) -> Proje
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return parse_toml(read_file(path).decode("utf-8"))
     except OSError as error:
         raise UsageError(
             "config-unreadable", f"cannot read {path}: {error.strerror or error}", hint="check its permissions"

@@ -15,6 +15,7 @@ from cudalock.doctor.rules.images import lint_containerd, lint_image
 from cudalock.doctor.rules.ranking import rank
 from cudalock.doctor.rules.situation import Situation
 from cudalock.errors import UsageError
+from cudalock.files import read_file
 from cudalock.findings import Finding
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def containerd_findings(path: Path) -> tuple[Finding, ...]:
         UsageError: ``containerd-config-missing`` or ``containerd-config-invalid``.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = "give containerd's config.toml, usually /etc/containerd/config.toml"
         raise UsageError("containerd-config-missing", f"{path} cannot be read: {error}", hint=hint) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from cudalock.errors import UsageError
+from cudalock.files import read_file
 from cudalock.host.gpus import with_products
 from cudalock.host.model import Container, Gpu, Host, ProbeOutcome
 from cudalock.host.surroundings import fold_machine
@@ -92,7 +93,7 @@ def read_facts(
     """
     name = "standard input" if str(source) == "-" else str(source)
     try:
-        text = (stdin or sys.stdin).read() if str(source) == "-" else Path(source).read_text(encoding="utf-8-sig")
+        text = (stdin or sys.stdin).read() if str(source) == "-" else read_file(Path(source)).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
             "facts-not-found",

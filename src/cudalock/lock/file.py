@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudalock.errors import InternalError, UsageError, nested_or_endless
+from cudalock.files import read_file
 from cudalock.lock.document import DocumentError, TooNewError, parse_lock
 from cudalock.lock.model import Lock
 from cudalock.markers import undefined
@@ -124,7 +125,7 @@ def _invalid(shown: str, path: str | None, reason: str) -> UsageError:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_file(path).decode("utf-8")
     except FileNotFoundError as error:
         raise UsageError(
             "lock-missing",
@@ -198,7 +199,7 @@ def refuse_foreign(path: Path, *, force: bool = False) -> None:
 def _is_ours(path: Path) -> bool:
     """Whether it carries our table; an unfinished merge of one of our locks does not count, as nobody can tell."""
     try:
-        document = parse_toml(path.read_bytes().decode("utf-8"))
+        document = parse_toml(read_file(path).decode("utf-8"))
     except (OSError, ValueError):
         return False
     tool = document.get("tool")

@@ -18,6 +18,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from cudalock.errors import UsageError
+from cudalock.files import read_file
 from cudalock.requirements.faults import Faults
 from cudalock.requirements.model import AskedRequirement
 from cudalock.requirements.parsing import parse_requirement
@@ -125,7 +126,7 @@ class FileReader:
     def _text_of(self, path: Path, kind: Kind, shown: str, included_by: str | None) -> str | None:
         prefix = _prefix(included_by)
         try:
-            return path.read_bytes().decode("utf-8-sig")
+            return read_file(path).decode("utf-8-sig")
         except FileNotFoundError:
             code, message = "requirements-file-missing", f"{prefix}there is no file {shown}"
         except IsADirectoryError:

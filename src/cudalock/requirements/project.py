@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 from cudalock.errors import UsageError
+from cudalock.files import read_file
 from cudalock.requirements.model import AskedRequirement
 from cudalock.requirements.parsing import parse_requirement
 from cudalock.spelling import near_words
@@ -118,7 +119,7 @@ def read_project(location: Path) -> Project:
     path = location / "pyproject.toml" if location.is_dir() else location
     shown = path.name if path.name == "pyproject.toml" else str(path)
     try:
-        document = parse_toml(path.read_bytes().decode("utf-8"))
+        document = parse_toml(read_file(path).decode("utf-8"))
     except FileNotFoundError as error:
         raise UsageError(
             "project-missing",
