@@ -19,5 +19,5 @@ def read_file(path: Path, *, most: int = _LARGEST) -> bytes:
     with path.open("rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most // 2**20} MiB", str(path))
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content

@@ -23,8 +23,8 @@ def test_what_is_larger_than_such_files_are_is_not_read(tmp_path: Path) -> None:
     [
         (("resolve", "-r", "/dev/zero", "--cpu"), None, "requirements-file-unreadable"),
         (("check", "--lock", "pylock.z.toml"), "pylock.z.toml", "lock-unreadable"),
-        (("check", "--facts", "/dev/zero"), None, "facts-not-found"),
-        (("resolve", "--project", ".", "--cpu"), "pyproject.toml", "config-unreadable"),
+        (("doctor", "--facts", "/dev/zero"), None, "facts-not-found"),
+        (("resolve", "--project", ".", "--cpu"), "pyproject.toml", "project-invalid"),
     ],
 )
 def test_a_device_without_end_is_refused(
@@ -35,4 +35,4 @@ def test_a_device_without_end_is_refused(
     outcome = cudalock(*arguments, "--json")
     assert outcome.status == 2
     assert code in outcome.out
-    assert "MiB" in outcome.out
+    assert "larger than 67,108,864 bytes" in outcome.out

@@ -128,7 +128,7 @@ def read_project(location: Path) -> Project:
             details={"file": str(path)},
         ) from error
     except (OSError, ValueError) as error:
-        raise _invalid(shown, None, str(error)) from error
+        raise _invalid(shown, None, getattr(error, "strerror", None) or str(error)) from error
     return _project(document, shown)
 
 
